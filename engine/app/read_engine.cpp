@@ -13,11 +13,11 @@
 namespace vitro {
 namespace {
 
-FfnConfig read_ffn(Reader reader) {
+FfnConfig read_ffn(Reader reader, const std::vector<std::string>& drifts) {
   FfnConfig ffn;
   ffn.kind = reader.choice("kind", ffn_kinds().names(), ffn.kind);
   ffn.clusters = read_clusters(reader.section("clusters"));
-  ffn.experts = read_moe(reader.section("experts"));
+  ffn.experts = read_moe(reader.section("experts"), drifts);
   reader.finish();
   return ffn;
 }
@@ -61,10 +61,13 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   }
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
-  engine.ffn = read_ffn(reader.section("ffn"));
-  engine.weights = read_weights(reader.section("weights"), weights_kinds().names(), evictions().names(), engine.ffn.kind == "clusters");
+  engine.policies = read_brought(reader);
+  engine.ffn = read_ffn(reader.section("ffn"), with_brought(PolicyKind::drift, drift_rules().names(), engine.policies));
+  engine.weights = read_weights(reader.section("weights"), weights_kinds().names(),
+                                with_brought(PolicyKind::eviction, evictions().names(), engine.policies), engine.ffn.kind == "clusters",
+                                with_brought(PolicyKind::look_ahead, look_ahead_rules().names(), engine.policies));
   engine.attention = read_attention(reader.section("attention"));
-  engine.kv = read_kv(reader.section("kv"));
+  engine.kv = read_kv_with(reader.section("kv"), with_brought(PolicyKind::keep, {}, engine.policies));
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));

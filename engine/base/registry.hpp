@@ -19,6 +19,10 @@ class Registry {
     if (find(part.name) != nullptr) throw ConfigError("two parts are registered under the name \"" + std::string(part.name) + "\"");
     parts_.push_back(std::move(part));
   }
+  // Of a part that was added for one run alone. Nothing, where there is no such name.
+  void remove(std::string_view name) {
+    std::erase_if(parts_, [name](const Part& part) { return part.name == name; });
+  }
   const Part* find(std::string_view name) const {
     const auto found = std::ranges::find_if(parts_, [name](const Part& part) { return part.name == name; });
     return found == parts_.end() ? nullptr : &*found;

@@ -5,6 +5,7 @@
 
 #include "engine/graph/graph_options.hpp"
 #include "engine/parts/attention/attention_config.hpp"
+#include "engine/parts/brought_policies.hpp"
 #include "engine/parts/ffn/experts/moe_config.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_config.hpp"
 #include "engine/parts/lora/lora_config.hpp"
@@ -42,6 +43,7 @@ struct EngineConfig {
   PrefillOrder prefill_order = PrefillOrder::automatic;
   std::uint32_t prefill_span = 0;  // most rows that go through a layer together; 0: the whole prompt
   FunctionKind function = FunctionKind::compute;
+  std::vector<BroughtPolicy> policies;  // beside the registered parts
   std::string record, replay;  // recordings to write, to read
   bool numerics() const { return function == FunctionKind::compute; }
 };

@@ -52,6 +52,7 @@ std::unique_ptr<Residency> make_expert_cache(const WeightsSetup& setup, const Ff
   options.reader = setup.machine.units.front()->caps().id;
   options.reads_in_flight = setup.config.experts.window;
   options.look_ahead = setup.config.experts.look_ahead;
+  options.ahead = setup.config.experts.ahead;
   options.experts_used = setup.model.experts_used;
   return std::make_unique<ExpertResidency>(setup.machine, setup.weights, std::move(options));
 }

@@ -4,8 +4,10 @@
 #include "engine/base/registry.hpp"
 #include "engine/parts/attention/kv_keep.hpp"
 #include "engine/parts/engine_config.hpp"
+#include "engine/parts/ffn/experts/expert_drift.hpp"
 #include "engine/parts/ffn/ffn_setup.hpp"
 #include "engine/parts/weights/eviction.hpp"
+#include "engine/parts/weights/look_ahead_rule.hpp"
 #include "engine/parts/placement/placement.hpp"
 #include "engine/parts/weights/weights_setup.hpp"
 

@@ -182,6 +182,7 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
     throw ConfigError(fmt::format("model: {} has a value head and no output.weight: it scores texts, and has no tokens to say "
                                   "(expected it as workload.scaling.scorer.gguf, without token)", model.name));
   }
+  require_brought(engine.policies);
   Decoder decoder;
   decoder.graphs = std::make_unique<GraphCache>(machine, beside != nullptr ? beside->graphs.get() : nullptr);
   const Bytes own = runtime_bytes(model, all_weights.total_bytes(), all_weights.all().size());

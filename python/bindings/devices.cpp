@@ -15,6 +15,7 @@
 #include "module.hpp"
 #include "probe.hpp"
 #include "python_models.hpp"
+#include "python_policies.hpp"
 #include "sim/characterize/characterize.hpp"
 #include "sim/characterize/cross_fidelity.hpp"
 
@@ -96,13 +97,16 @@ std::string list(const std::string& kind, const std::string& root) {
       {"placements", [](Json& rows) { add_parts(rows, placement_kinds().all()); }},
       {"evictions", [](Json& rows) { add_parts(rows, evictions().all()); }},
       {"kv_keeps", [](Json& rows) { add_parts(rows, kv_keep_rules().all()); }},
+      {"drifts", [](Json& rows) { add_parts(rows, drift_rules().all()); }},
+      {"look_aheads", [](Json& rows) { add_parts(rows, look_ahead_rules().all()); }},
       {"kernels", add_kernels},
       {"plugins", [&](Json& rows) { rows = list_plugins(root + "/configs/devices"); }}};
   const auto found = std::ranges::find(kinds, kind, &std::pair<std::string_view, Add>::first);
   if (found == kinds.end()) {
     throw ConfigError(
         "list: \"" + kind +
-        "\" is not known (expected devices, models, policies, weights, ffns, placements, evictions, kv_keeps, kernels or plugins)");
+        "\" is not known (expected devices, models, policies, weights, ffns, placements, evictions, kv_keeps, drifts, look_aheads, "
+        "kernels or plugins)");
   }
   Json rows = Json::array();
   found->second(rows);
@@ -146,6 +150,7 @@ std::string tiles(std::uint64_t e, std::uint64_t h, std::uint64_t l) {
 void bind_devices(py::module_& m) {
   const auto free_gil = py::call_guard<py::gil_scoped_release>();
   bind_model_types(m);
+  bind_policy_types(m);
   m.def("load_device", &load_device, py::arg("path"));
   m.def("device_parameters", &device_parameters, py::arg("device"), py::arg("models") = py::list());
   m.def("characterize_probe", &characterize_probe, py::arg("device"), py::arg("probe"), py::arg("args"), free_gil);

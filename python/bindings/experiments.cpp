@@ -22,6 +22,7 @@
 #include "module.hpp"
 #include "plan.hpp"
 #include "python_models.hpp"
+#include "python_policies.hpp"
 #include "python_scorer.hpp"
 #include "sim/bench.hpp"
 #include "sim/machines.hpp"
@@ -83,11 +84,17 @@ bool follows_activations(const std::string& tree) { return experiment_of(tree).e
 // Of any YAML file.
 std::string file_origins(const std::string& path) { return to_text(packed_tree(load_yaml(path))); }
 
-std::string run(const std::string& tree, const std::optional<std::string>& out_dir, const py::list& models, const py::object& scorer) {
+std::string run(const std::string& tree, const std::optional<std::string>& out_dir, const py::list& models, const py::object& scorer,
+                const py::list& policies) {
   const hw::AddModels add_models = add_python_models(models);
+  const BroughtToRun brought(policies);
   SessionOptions options = session_options(out_dir.value_or(""), python_scorer(scorer));
   const py::gil_scoped_release free_gil;
-  return to_text(run_experiment(experiment_of(tree), options, sim::machines_with(add_models)));
+  const HostExecutor clock;
+  const Picoseconds begin = clock.now();
+  Json result = run_experiment(experiment_of(tree), options, sim::machines_with(add_models));
+  if (!policies.empty()) result["policies"] = brought.report(to_seconds(clock.now() - begin));
+  return to_text(result);
 }
 
 std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
@@ -241,7 +248,8 @@ void bind_experiments(py::module_& m) {
   m.def("check_outputs", &check_outputs, py::arg("tree"));
   m.def("follows_activations", &follows_activations, py::arg("tree"));
   m.def("file_origins", &file_origins, py::arg("path"));
-  m.def("run", &run, py::arg("tree"), py::arg("out_dir"), py::arg("models") = py::list(), py::arg("scorer") = py::none());
+  m.def("run", &run, py::arg("tree"), py::arg("out_dir"), py::arg("models") = py::list(), py::arg("scorer") = py::none(),
+        py::arg("policies") = py::list());
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);
   m.def("perplexity", &perplexity, py::arg("model"), py::arg("text_path"), py::arg("overrides"), py::arg("ffn_inputs") = "",

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from .device.device import Device
     from .device.models import DramModel, Param, StorageModel
     from .model.files import Gptq, merge, perplexity, quantize, tokenize
+    from .policy.classes import Eviction, ExpertDrift, KvKeep, LookAhead
     from .reproducing.paper import reproduce
+    from .running.belady import belady
     from .running.experiments import resolve, run
     from .running.result import Result, load_result
     from .study.search import search
@@ -36,15 +38,18 @@ if TYPE_CHECKING:
 _MODULES = {"plot": ".plot", "scaling": ".scaling"}
 _NAMES = {
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
+    "Eviction": ".policy.classes", "ExpertDrift": ".policy.classes", "KvKeep": ".policy.classes", "LookAhead": ".policy.classes",
+    "belady": ".running.belady",
     "Gptq": ".model.files", "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
     "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
     "load_result": ".running.result", "rows": ".study.store", "search": ".study.search", "sensitivity": ".study.sensitivity",
     "Study": ".study.study", "sweep": ".study.sweep", "tasks": ".study.tasks", "Recording": ".trace.recording",
     "replay_io": ".trace.recordings", "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
-__all__ = ["ConfigError", "Device", "DramModel", "Gptq", "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace",
-           "VitroError", "diff_decisions", "load_result", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce",
-           "resolve", "rows", "run", "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
+__all__ = ["ConfigError", "Device", "DramModel", "Eviction", "ExpertDrift", "Gptq", "KvKeep", "LookAhead", "Param", "Recording", "Result",
+           "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady", "diff_decisions", "load_result", "load_trace", "merge",
+           "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run", "scaling", "search", "sensitivity",
+           "sweep", "tasks", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet

@@ -15,13 +15,14 @@ EDGES = {
     "base": {"errors"},
     "scaling": {"base", "errors"},
     "execute": {"base", "errors"},
+    "policy": {"base", "errors"},
     "device": {"base", "errors", "execute"},
     "trace": {"base", "errors"},
-    "running": {"base", "device", "errors", "execute", "report", "scaling"},
+    "running": {"base", "device", "errors", "execute", "policy", "report", "scaling"},
     "plot": {"base", "errors", "trace"},
     "report": {"base", "plot", "trace"},
     "model": {"base", "errors", "running", "trace"},
-    "study": {"base", "device", "errors", "execute", "plot", "report", "running"},
+    "study": {"base", "device", "errors", "execute", "plot", "policy", "report", "running"},
     "plan": {"base", "errors", "running"},
     "reproducing": {"base", "errors", "execute", "plan", "running"},
     "torture": {"base", "errors"},
@@ -32,7 +33,7 @@ EDGES = {
             "validate"},
     "__main__": {"cli"},
     # What `import vitro` offers, mostly loaded on first use.
-    "__init__": {"base", "device", "errors", "model", "plot", "reproducing", "running", "scaling", "study", "trace"},
+    "__init__": {"base", "device", "errors", "model", "plot", "policy", "reproducing", "running", "scaling", "study", "trace"},
 }
 
 

@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "engine/quant/kv_rows.hpp"
 
 namespace vitro {
 
 const KvKeepRule* KvConfig::rule() const {
   const KvKeepRule* rule = kv_keep_rules().find(keep);
-  return dram_tokens || rule->follows_budget ? rule : nullptr;
+  return rule != nullptr && (dram_tokens || rule->follows_budget) ? rule : nullptr;
 }
 
 AttentionConfig read_attention(Reader reader) {
@@ -18,20 +20,25 @@ AttentionConfig read_attention(Reader reader) {
   return attention;
 }
 
-KvConfig read_kv(Reader reader) {
+KvConfig read_kv(Reader reader) { return read_kv_with(std::move(reader), {}); }
+
+KvConfig read_kv_with(Reader reader, const std::vector<std::string>& brought) {
   KvConfig kv;
   kv.format = *format_by_name(reader.choice("format", kv_format_names(), "f32"));
   kv.per_query_head = reader.choice("per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));
-  kv.keep = reader.choice("keep", kv_keep_rules().names(), kv.keep);
+  std::vector<std::string> rules = kv_keep_rules().names();
+  rules.insert(rules.end(), brought.begin(), brought.end());
+  kv.keep = reader.choice("keep", rules, kv.keep);
+  const bool stays_whole = !kv.dram_tokens && kv.rule() == nullptr;
   kv.sinks = static_cast<std::uint32_t>(reader.integer("sinks", 0, 1 << 24, kv.sinks));
   kv.scratch = reader.text("scratch", "");
   kv.prefetch = reader.boolean("prefetch", true);
-  if (kv.keep != KvConfig{}.keep && kv.rule() == nullptr) {
+  if (kv.keep != KvConfig{}.keep && stays_whole) {
     reader.fail("keep", fmt::format("\"{}\" needs {} (expected how many positions stay)", kv.keep, reader.name_of("dram_tokens")));
   }
-  if (!kv.prefetch && kv.rule() == nullptr) reader.fail("prefetch", fmt::format("needs {}", reader.name_of("dram_tokens")));
+  if (!kv.prefetch && stays_whole) reader.fail("prefetch", fmt::format("needs {}", reader.name_of("dram_tokens")));
   reader.finish();
   return kv;
 }

@@ -29,5 +29,7 @@ struct KvConfig {
 
 AttentionConfig read_attention(Reader reader);
 KvConfig read_kv(Reader reader);
+// `brought`: names of rules for `keep` that the run will have beside the registered ones.
+KvConfig read_kv_with(Reader reader, const std::vector<std::string>& brought);
 
 }  // namespace vitro

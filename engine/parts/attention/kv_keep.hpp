@@ -2,6 +2,7 @@
 // ones). Pure functions of lengths: what stays never depends on timing.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,7 +30,7 @@ struct KvKeepOptions {
 struct KvKeepRule {
   std::string name, description;
   bool follows_budget = false;  // kept_blocks is what the budget has room for, engine.kv.dram_tokens what weights leave it at least
-  std::unique_ptr<KvKeep> (*make)(const KvKeepOptions&) = nullptr;
+  std::function<std::unique_ptr<KvKeep>(const KvKeepOptions&)> make;
 };
 
 // "first": as in the paper. "recent": those computed last, which are all that a sliding window sees. "sinks": the first few, on which

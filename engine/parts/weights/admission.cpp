@@ -14,6 +14,7 @@ class Always final : public Eviction {
   void touch(std::uint32_t block) override { rule_->touch(block); }
   void touch_each(std::span<const std::uint32_t> blocks) override { rule_->touch_each(blocks); }
   void erase(std::uint32_t block) override { rule_->erase(block); }
+  void newcomer(std::uint32_t block) override { rule_->newcomer(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return rule_->victim_at_any_price(held); }
   void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override { rule_->next_layer(); }
@@ -44,6 +45,7 @@ class Bypass final : public Eviction {
     used_.erase(block);
     rule_->erase(block);
   }
+  void newcomer(std::uint32_t block) override { rule_->newcomer(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
     const std::optional<std::uint32_t> found = rule_->victim(held);
     return found && used_.used_since_first_mark(*found) ? std::nullopt : found;

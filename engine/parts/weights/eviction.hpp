@@ -22,6 +22,8 @@ class Eviction {
     for (const std::uint32_t block : blocks) touch(block);
   }
   virtual void erase(std::uint32_t block) = 0;  // Requires: resident
+  // The next victim() is asked for so that this block, which is not resident, can be. For rules that compare it with what would go.
+  virtual void newcomer(std::uint32_t /*block*/) {}
   // The resident block that should go for a newcomer, of those that `held` does not hold back; none when all of them are held back or
   // worth more than the newcomer.
   virtual std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) = 0;
@@ -67,7 +69,7 @@ std::unique_ptr<Eviction> with_admission(std::unique_ptr<Eviction> rule, const E
 
 struct EvictionRule {
   std::string name, description;
-  std::unique_ptr<Eviction> (*make)(const EvictionOptions&) = nullptr;
+  std::function<std::unique_ptr<Eviction>(const EvictionOptions&)> make;
 };
 void register_evictions(Registry<EvictionRule>& rules);  // the engine's own
 // All of them; a plug-in may add to it before a run.

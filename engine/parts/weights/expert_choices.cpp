@@ -12,6 +12,7 @@ void ExpertResidency::chose(std::int16_t layer, const std::vector<ExpertChoice>&
   if (new_step) named_.clear();  // of a step that ended early
   layer_ = layer;
   chosen_.assign(chosen_.size(), false);
+  ahead_->chose(layer, choices);
   const auto named = named_.find(layer);
   for (std::size_t row = 0; row < choices.size(); ++row) {
     for (std::size_t i = 0; i < choices[row].ids.size(); ++i) {
@@ -56,8 +57,8 @@ void ExpertResidency::foresee(std::int16_t layer, const std::vector<ExpertChoice
   for (const ExpertChoice& choice : choices) {
     named.push_back(choice.ids);
     expert_stats_.named += choice.ids.size();
-    for (const std::uint16_t expert : choice.ids) wanted.at(expert) = true;
   }
+  ahead_->want(layer, choices, wanted);
   read_ahead(layer, wanted, false);
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/parts/weights/expert_pool.hpp"
 #include "engine/parts/weights/expert_reader.hpp"
+#include "engine/parts/weights/look_ahead_rule.hpp"
 #include "engine/parts/weights/residency.hpp"
 
 namespace vitro {
@@ -19,6 +20,7 @@ struct ExpertCacheOptions {
   UnitId reader{};                    // the core that issues reads
   std::uint32_t reads_in_flight = 8;
   bool look_ahead = false;            // experts of the next layer are read before its router has chosen
+  std::string ahead = "router";       // which ones: a rule of look_ahead_rule.hpp
   std::uint32_t experts_used = 1;     // of a row
 };
 
@@ -106,6 +108,7 @@ class ExpertResidency final : public DenseResidency {
   std::vector<Pool> pools_;
   Lease names_;  // an address range without memory: a place in it names a matrix until its slot is bound
   ExpertReader reader_;
+  std::unique_ptr<LookAheadRule> ahead_;
   std::uint64_t phase_ = 0;
   std::vector<Step> steps_;                         // of the phase, in plan order
   std::vector<std::vector<std::uint32_t>> number_;  // [unit][item] to plan order

@@ -55,6 +55,9 @@ ExpertResidency::ExpertResidency(Machine& machine, const WeightStore& weights, E
   }
   names_ = machine.memory.reserve(names, Placement::dram, Region::cold).value_or_throw();
   chosen_.resize(pools_.front().experts);
+  const LookAheadKind* ahead = look_ahead_rules().find(options_.ahead);
+  VITRO_CHECK(ahead != nullptr, "a rule for reading ahead that nobody checked");
+  ahead_ = ahead->make({pools_.front().experts, options_.experts_used});
 }
 
 bool ExpertResidency::is_kept(const Weight& weight) const {

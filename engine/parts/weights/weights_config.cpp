@@ -27,10 +27,11 @@ std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weigh
                                     reader.name_of("bundle")));
 }
 
-ExpertCacheConfig read_experts(Reader reader) {
+ExpertCacheConfig read_experts(Reader reader, const std::vector<std::string>& aheads) {
   ExpertCacheConfig experts;
   experts.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes, 0));
   experts.look_ahead = reader.boolean("look_ahead", experts.look_ahead);
+  experts.ahead = reader.choice("ahead", aheads, experts.ahead);
   experts.window = static_cast<std::uint32_t>(reader.integer("window", 1, 256, experts.window));
   reader.finish();
   return experts;
@@ -39,7 +40,7 @@ ExpertCacheConfig read_experts(Reader reader) {
 }  // namespace
 
 WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions,
-                           bool by_neuron) {
+                           bool by_neuron, const std::vector<std::string>& aheads) {
   WeightsConfig weights;
   NeuronCacheConfig& neurons = weights.neurons;
   weights.kind = reader.choice("kind", kinds, weights.kind);
@@ -63,7 +64,7 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
     reader.fail("window", fmt::format("can not be combined with {}: {}", reader.name_of("eviction"), neurons.eviction));
   }
   neurons.report_bound = reader.boolean("report_bound", false);
-  weights.experts = read_experts(reader.section("experts"));
+  weights.experts = read_experts(reader.section("experts"), aheads);
   weights.bundles = read_layout(reader, weights, by_neuron || weights.kind == "bundles");
   if (weights.bundles && neurons.eviction == "router") {
     const std::string neurons_by = by_neuron ? "engine.ffn.kind: clusters" : reader.name_of("kind") + ": " + weights.kind;

@@ -7,6 +7,7 @@
 #include "engine/base/config.hpp"
 #include "engine/model/bundle_layout.hpp"
 #include "engine/parts/weights/eviction.hpp"
+#include "engine/parts/weights/look_ahead_rule.hpp"
 
 namespace vitro {
 
@@ -26,6 +27,7 @@ struct NeuronCacheConfig {
 struct ExpertCacheConfig {
   Bytes budget = 0;         // of the cache; 0: what memory leaves
   bool look_ahead = true;   // the next layer's router is asked on this layer's input, and what it names is read ahead
+  std::string ahead = "router";  // what is: a rule of look_ahead_rule.hpp
   std::uint32_t window = 8;  // requests in flight
 };
 
@@ -40,8 +42,9 @@ struct WeightsConfig {
   std::optional<BundleForm> bundles;
 };
 
-// `evictions`: the names that there are. by_neuron: FFNs are computed so, and lie in bundles whatever the kind. Throws ConfigError.
+// `evictions`, `aheads`: the names that there are. by_neuron: FFNs are computed so, and lie in bundles whatever the kind. Throws
+// ConfigError.
 WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds, const std::vector<std::string>& evictions,
-                           bool by_neuron = false);
+                           bool by_neuron = false, const std::vector<std::string>& aheads = look_ahead_rules().names());
 
 }  // namespace vitro

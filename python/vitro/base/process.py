@@ -107,6 +107,27 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     return reply["value"]
 
 
+def call_alike(function, *args, attached=(), **more):
+    """The same; a second time where an attachment says `twice`. Raises RunError where the two differ: what Python decides in them depends
+    on something else than what it is told."""
+    first = call(function, *args, attached=attached, **more)
+    if any(attachment.get("twice") for attachment in attached):
+        _compare(first, call(function, *args, attached=attached, **more))
+    return first
+
+
+def _compare(first, second):
+    for one, other in zip(first.get("policies", ()), second.get("policies", ())):
+        if one.get("decisions") == other.get("decisions"):
+            continue
+        title = f"the {one['kind']} policy {one['name']}"
+        tokens = zip(one["by_token"], other["by_token"])
+        differing = next((index for index, (a, b) in enumerate(tokens) if a != b), None)
+        where = "" if differing is None else f", the first time in decode step {differing // max(one['objects'], 1)}"
+        raise RunError(f"{title} decides differently in two runs of one seed{where} (expected decisions that depend on what it is told; a "
+                       "generator of random numbers has to be seeded by the class)")
+
+
 def _listen(stream, said, progress):
     """Takes progress lines out of the child's stderr and remembers the rest, which explains a crash."""
     for raw in stream:

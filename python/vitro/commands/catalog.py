@@ -5,7 +5,8 @@ from ..base.trees import load_yaml
 from ..errors import ConfigError
 
 PROVENANCES = ("spec", "measured", "derived", "scaled", "fitted", "assumed", "default")  # docs/reference/hw-models.md
-KINDS = ("devices", "models", "policies", "weights", "ffns", "placements", "evictions", "kv_keeps", "kernels", "plugins")
+KINDS = ("devices", "models", "policies", "weights", "ffns", "placements", "evictions", "kv_keeps", "drifts", "look_aheads",
+         "kernels", "plugins")
 
 
 def rows(kind):

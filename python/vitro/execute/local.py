@@ -31,7 +31,7 @@ def perform_here(task: Task, limits: Limits, children: process.Group, env: dict[
     try:
         with room(exclusive=task.exclusive, ended=lambda: children.ended):
             began = time.perf_counter()
-            value = process.call(task.function, *task.args, attached=task.attached, limit_s=limits.seconds, group=children, env=env)
+            value = process.call_alike(task.function, *task.args, attached=task.attached, limit_s=limits.seconds, group=children, env=env)
             return Outcome(value, seconds=time.perf_counter() - began)
     except (ConfigError, RunError) as error:
         return Outcome(error=error, seconds=time.perf_counter() - began)

@@ -10,6 +10,8 @@ from ..base.options import Json, Plugins, Sets
 from ..base.origins import with_origins
 from ..base.trees import flatten
 from ..errors import ConfigError
+from ..policy import bring
+from ..policy.files import Policies, load
 from . import experiments
 from .result import named
 
@@ -23,6 +25,8 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                                               "nothing.")] = False,
         band: Annotated[bool, typer.Option("--band", help="Sim on a calibrated device: two more runs give each metric an error "
                                            "band.")] = False,
+        policies: Policies = None,
+        twice: Annotated[bool, typer.Option("--twice", help="Run again, and fail where a policy decides otherwise.")] = False,
         plugins: Plugins = None, as_json: Json = False):
     """Run one experiment.
 
@@ -32,16 +36,19 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
 
         vitro run experiments/quickstart.yaml --machine host --set engine.policy=mmap --set "memory.budget=6 MiB" --out out/mmap
 
+        vitro run experiments/offload.yaml --policy mine.py:MyRule --set engine.weights.eviction=MyRule
+
         vitro run experiments/quickstart.yaml --json | jq .metrics.decode_tokens_per_s
     """
     if machine not in (None, "sim", "host"):
         raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
-    composed = experiments.compose(experiment, overrides=sets, machine=machine)
+    brought = load(policies)
+    composed = experiments.compose(experiment, overrides=[*(sets or []), *bring.overrides(brought)], machine=machine)
     if resolve:
         terminal.print_json(composed.resolved)
         return
     with terminal.progress(experiment.stem) as report:
-        result = experiments.run_composed(composed, out=out, progress=report, band=band)
+        result = experiments.run_composed(composed, policies=brought, twice=twice, out=out, progress=report, band=band)
     with with_origins(lambda: composed.origins):
         judged = result.expectations
         if as_json:

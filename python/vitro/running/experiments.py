@@ -16,6 +16,7 @@ from ..device.models import attached as attached_models
 from ..execute.executor import execute
 from ..execute.local import Local
 from ..execute.task import Task
+from ..policy import bring
 from ..scaling import Sample
 from ..scaling import attached as attached_scorer
 from . import band as bands
@@ -47,31 +48,42 @@ def compose(experiment: Experiment, *, overrides: Overrides = None, machine: str
 
 
 def run(experiment: Experiment, *, overrides: Overrides = None, machine: str | None = None,
-        device: Device | Path | None = None, models: Iterable[type] = (), scorer: Callable[[Sample], float] | None = None,
-        out: Path | None = None, progress: Progress | None = None) -> Result:
+        device: Device | Path | None = None, models: Iterable[type] = (), policies: Iterable[type] = (), twice: bool = False,
+        scorer: Callable[[Sample], float] | None = None, out: Path | None = None, progress: Progress | None = None) -> Result:
     """Runs one experiment in a process of its own and returns its Result.
 
     experiment: a path, a YAML text, or a dict; relative paths inside the latter two resolve from the working directory.
     overrides: {"memory.budget": "6 MiB"} or ["memory.budget=6 MiB"]. machine: "host" or "sim", over the file's own.
     device: a vitro.Device or a path, over the file's own. models: classes of device models (vitro.DramModel ...) that it may name.
+    policies: classes of policies (vitro.Eviction ...) that it may name. twice: runs again, and raises RunError where they decide otherwise.
     scorer: a function of a vitro.scaling.Sample that returns a number, for workload.scaling: it takes the place of the scorer there.
     out: a folder for trace.json, decisions.jsonl and result.json. progress: called as progress(done, total).
     """
-    changes = as_overrides(overrides) + (["workload.scaling.scorer={kind: python}"] if scorer is not None else [])
+    models, policies = tuple(models), tuple(policies)
+    changes = as_overrides(overrides) + (["workload.scaling.scorer={kind: python}"] if scorer is not None else []) + (
+        bring.overrides(policies))
     composed = compose(experiment, overrides=changes, machine=machine, device=device)
-    return run_composed(composed, models=models, scorer=scorer, out=out, progress=progress)
+    return run_composed(composed, models=models, policies=policies, twice=twice, scorer=scorer, out=out, progress=progress)
 
 
-def run_composed(composed: Composed, *, models: Iterable[type] = (), scorer: Callable[[Sample], float] | None = None,
-                 out: Path | None = None, progress: Progress | None = None, band: bool = False) -> Result:
+def run_composed(composed: Composed, *, models: Iterable[type] = (), policies: Sequence[type] = (), twice: bool = False,
+                 scorer: Callable[[Sample], float] | None = None, out: Path | None = None, progress: Progress | None = None,
+                 band: bool = False) -> Result:
     """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/calibrate.md)."""
+    attached = [*attached_models(tuple(models)), *attached_scorer(scorer), *bring.attached(policies, twice=twice)]
+    return call_run(composed, attached=attached, out=out, progress=progress,
+                    band=(lambda tree: run(tree, policies=policies).metrics) if band else None)
+
+
+def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Path | None = None, progress: Progress | None = None,
+             band: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> Result:
+    """The same with what run() attaches. band: gives the metrics of another experiment."""
     folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    answer = process.call("run", composed.tree, None if folder is None else str(folder), progress=progress,
-                          attached=[*attached_models(tuple(models)), *attached_scorer(scorer)])
+    answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
     completed(answer, time.perf_counter() - began)
     if band:
-        answer["prediction_band"], note = bands.band_of(answer, lambda tree: run(tree).metrics)
+        answer["prediction_band"], note = bands.band_of(answer, band)
         answer.setdefault("notes", []).extend(note)
     if folder is not None:
         _write(folder / "result.json", answer)
@@ -94,17 +106,30 @@ def run_all(wanted: Sequence[tuple[Composed, Path | None]]) -> list[Result]:
 
 def completed(answer: dict[str, Any], seconds: float) -> dict[str, Any]:
     """What the extension module gave for a run, with what it can not know: how long the caller waited, and what was calibrated."""
+    policies_told(answer)
     answer["wall_s"] = round(seconds, 6)  # the native side never looks at a wall clock for this
     if answer.get("machine") == "sim":
         answer.setdefault("notes", []).extend(beyond_calibration(answer))
     return answer
 
 
-def task_of(tree: str, *, alone: bool, models: Iterable[type] = (), out: Path | None = None, files: Mapping[str, str] | None = None,
-            about: Any = None) -> Task:
+def policies_told(answer: dict[str, Any]) -> None:
+    """What policies in Python cost a run is said; what only compares two runs of them is dropped."""
+    for policy in answer.get("policies", ()):
+        policy.pop("by_token", None)
+        if policy.get("calls"):
+            measured = " (on host it is part of what was measured)" if answer.get("machine") == "host" else ""
+            answer.setdefault("notes", []).append(
+                f"the {policy['kind']} policy {policy['name']} is Python: {policy['us_per_call']:.1f} us for each of "
+                f"{policy['calls']} calls, {policy['share_of_run']:.0%} of the time that this run took{measured}")
+
+
+def task_of(tree: str, *, alone: bool, models: Iterable[type] = (), policies: Sequence[type] = (), twice: bool = False,
+            out: Path | None = None, files: Mapping[str, str] | None = None, about: Any = None) -> Task:
     """A run for the executor; its value is an answer for completed(). tree: of a Composed, as JSON. alone: a host run, which others would
     disturb. files: what it reads, {path: SHA-256}."""
-    return Task("run", (tree, None if out is None else str(out)), tuple(attached_models(tuple(models))), files or {}, alone, about)
+    attached = (*attached_models(tuple(models)), *bring.attached(policies, twice=twice))
+    return Task("run", (tree, None if out is None else str(out)), attached, files or {}, alone, about)
 
 
 def _write(path: pathlib.Path, answer: dict[str, Any]) -> None:

@@ -9,6 +9,8 @@ from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
 from ..base.origins import with_origins
 from ..errors import ConfigError
 from ..execute.task import Limits
+from ..policy import bring
+from ..policy.files import Policies, load
 from ..running import experiments
 from .sweep import sweep as run_sweep
 from .table import as_records, readable
@@ -31,7 +33,9 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                                                              "may be repeated.")] = None,
           limit: Limit = None, retries: Retries = 1,
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-          sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
+          sets: Sets = None, policies: Policies = None,
+          twice: Annotated[bool, typer.Option("--twice", help="Run each point again, and fail where a policy decides otherwise.")] = False,
+          plugins: Plugins = None, as_json: Json = False):
     """Run every point of the experiment's `sweep:`.
 
     Examples:
@@ -46,15 +50,16 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
 
         vitro sweep experiments/quickstart.yaml --out out/quickstart --resume --trace 3
     """
+    brought = load(policies)
     with terminal.progress(experiment.stem) as report:
         frame = run_sweep(experiment, out=out, workers=workers, on=on, dask=dask, resume=resume, adopt=adopt, overrides=sets,
-                          machine=machine, traces="all" if trace == ["all"] else points_of(trace), limits=Limits(limit, retries),
-                          progress=report)
+                          machine=machine, policies=brought, twice=twice, traces="all" if trace == ["all"] else points_of(trace),
+                          limits=Limits(limit, retries), progress=report)
     failed = frame[frame["status"] == "failed"]
     if as_json:
         terminal.print_json({"schema": "vitro.sweep/1", "out": str(out), "rows": as_records(frame)})
     else:
-        with with_origins(lambda: experiments.compose(experiment, overrides=sets).origins):
+        with with_origins(lambda: experiments.compose(experiment, overrides=[*(sets or []), *bring.overrides(brought)]).origins):
             table = readable(frame)
         terminal.table(f"{experiment.stem}: {len(frame)} points", *table)
         print(f"report: {out / 'report.html'}")

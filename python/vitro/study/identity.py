@@ -7,6 +7,9 @@ from ..base import fingerprints
 # Keys that name or judge a run and do not change what it does.
 _ABOUT = ("experiment", "description", "sweep", "search", "metrics", "expect")
 _VERSION = 1
+# Where an engine names a policy of each kind.
+_POLICIES = {"eviction": ("weights", "eviction"), "keep": ("kv", "keep"), "drift": ("ffn", "experts", "drift"),
+             "look_ahead": ("weights", "experts", "ahead")}
 
 
 @dataclass(frozen=True)
@@ -36,12 +39,27 @@ def identity_of(resolved: dict[str, Any]) -> Identity:
 
     The engine is the content of the extension module: its revision is written down beside each row, but a commit that leaves the module as
     it is reruns nothing. A file stands for its content, so another folder is no change and another model under the old name is one."""
-    whole = {key: value for key, value in resolved.items() if key not in _ABOUT}
+    whole = _with_used_policies({key: value for key, value in resolved.items() if key not in _ABOUT})
     files = fingerprints.files_read(resolved)
     plugins = {path: fingerprints.of_file(path) for path in fingerprints.plugins_of_environment()}
     engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
     digest = fingerprints.of_tree([_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files)])[:20]
     return Identity(digest, files, engine, host, plugins)
+
+
+def _with_used_policies(whole):
+    """Of policies in Python those that the engine names: another one changes nothing."""
+    engine = whole.get("engine") or {}
+    named = {kind: _at(engine, *path) for kind, path in _POLICIES.items()}
+    used = [policy for policy in engine.get("policies") or () if policy["name"] == named.get(policy["kind"])]
+    rest = {key: value for key, value in engine.items() if key != "policies"}
+    return whole | ({"engine": rest | ({"policies": used} if used else {})} if "policies" in engine else {})
+
+
+def _at(tree, *keys):
+    for key in keys:
+        tree = (tree or {}).get(key)
+    return tree
 
 
 def _by_content(tree, files):

@@ -27,14 +27,15 @@ _LOOK = 0.2  # seconds between two looks at points that another process runs
 
 def run_points(experiment: Experiment, points: Listed, *, out: Path | None, overrides: list[str], workers: int | None = None,
                on: str = "local", resume: bool = False, adopt: bool = False, since: str | None = None, machine: str | None = None,
-               models: Sequence[type] = (), limits: Limits = Limits(), may_be_refused: bool = False,
-               progress: Progress | None = None) -> "list[Job]":
+               models: Sequence[type] = (), policies: Sequence[type] = (), twice: bool = False, limits: Limits = Limits(),
+               may_be_refused: bool = False, progress: Progress | None = None) -> "list[Job]":
     """Runs an experiment at each point: (label, {key: value}, {key: where that was written}). Each job then has a result or an error.
     Raises ConfigError where a point could not be resolved, before any runs, and where all points were refused unless they may be.
 
     since (UTC): of a later part of what began then: without `resume`, rows that have finished since stay, and others may be at work."""
     places.check(on, workers)
-    jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models)
+    jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models, policies,
+                twice)
             for index, (label, point, origins) in enumerate(points)]
     seen: dict[str, int] = {}
     revision = fingerprints.revision() if out is not None else (None, False)
@@ -154,6 +155,8 @@ class Job:
     overrides: list[str]
     machine: str | None
     models: Sequence[type] = ()
+    policies: Sequence[type] = ()
+    twice: bool = False
     # Known when resolved:
     identity: Identity | None = None
     repeat: int = 0             # among equal points
@@ -198,7 +201,7 @@ class Job:
         self.began = utc()
         files = self.identity.files if self.identity else {}
         return experiments.task_of(zlib.decompress(self._tree).decode(), alone=self.machine == "host", models=self.models, out=out,
-                                   files=files, about=self)
+                                   policies=self.policies, twice=self.twice, files=files, about=self)
 
     def take(self, answer: dict[str, Any]) -> None:
         """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last. What a row says of the

@@ -27,6 +27,7 @@ from ..base.trees import flatten
 from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..execute.task import Limits
+from ..policy import bring
 from ..running import experiments
 from .designs import Axis, Range, axes
 from .jobs import Job, run_points
@@ -90,12 +91,13 @@ def read(tree: Any) -> Plan:
 
 def search(experiment: Experiment, *, out: Path, workers: int | None = None, on: str = "local", resume: bool = False,
            trials: int | None = None, limits: Limits = Limits(), overrides: Overrides = None, machine: str | None = None,
-           progress: Progress | None = None) -> "pandas.DataFrame":
+           policies: Sequence[type] = (), progress: Progress | None = None) -> "pandas.DataFrame":
     """-> one row per trial, as sweep() gives them, with `feasible` and `front`: not dominated by any feasible trial. Also front.csv.
 
     resume: takes from the store of `out` what has run. trials: over the file's own number; a longer search begins as the shorter one did.
+    policies: as in run().
     """
-    fixed = inputs.as_overrides(overrides)
+    fixed = inputs.as_overrides(overrides) + bring.overrides(policies)
     whole = experiments.compose(experiment, overrides=fixed)
     with with_origins(lambda: whole.origins):
         plan = read(whole.resolved.get("sweep"))
@@ -106,8 +108,8 @@ def search(experiment: Experiment, *, out: Path, workers: int | None = None, on:
         asked = study.ask(min(plan.batch, total - len(jobs)))
         before = len(jobs)
         batch = run_points(experiment, [(None, point, origins) for point in asked], out=out, overrides=fixed, workers=workers, on=on,
-                           resume=resume, since=began if jobs else None, machine=machine, limits=limits, may_be_refused=True,
-                           progress=progress and (lambda done, _: progress(before + done, total)))
+                           resume=resume, since=began if jobs else None, machine=machine, policies=policies, limits=limits,
+                           may_be_refused=True, progress=progress and (lambda done, _: progress(before + done, total)))
         for job in batch:
             job.index += before
         jobs += batch

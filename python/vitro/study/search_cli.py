@@ -8,6 +8,7 @@ from ..base import terminal
 from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
 from ..errors import RunError
 from ..execute.task import Limits
+from ..policy.files import Policies, load
 from .search import search as run_search
 from .table import as_records, written
 
@@ -19,7 +20,7 @@ def search(study: Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="An 
            resume: Annotated[bool, typer.Option("--resume", help="Take what has run from the store, and go on.")] = False,
            limit: Limit = None, retries: Retries = 1,
            machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-           sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
+           sets: Sets = None, policies: Policies = None, plugins: Plugins = None, as_json: Json = False):
     """Search a space for the points that are best by several metrics, and print their front.
 
     Examples:
@@ -30,7 +31,7 @@ def search(study: Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="An 
     """
     with terminal.progress(study.stem) as report:
         frame = run_search(study, out=out, workers=workers, on=on, resume=resume, trials=trials, limits=Limits(limit, retries),
-                           overrides=sets, machine=machine, progress=report)
+                           overrides=sets, machine=machine, policies=load(policies), progress=report)
     best = frame[frame["front"]]
     objectives = frame.attrs["objectives"]
     if as_json:

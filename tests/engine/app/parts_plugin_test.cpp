@@ -51,6 +51,17 @@ TEST_F(PartsPlugin, a_rule_from_outside_the_tree_keeps_other_keys_and_values_and
   EXPECT_NE(own["metrics"]["kv_flash"]["bytes_read"], first["metrics"]["kv_flash"]["bytes_read"]);
 }
 
+TEST_F(PartsPlugin, a_rule_from_outside_the_tree_reads_other_experts_ahead_and_no_token_changes) {
+  const auto result = [&](const char* rule) {
+    const Json weights = {{"kind", "experts"}, {"eviction", "lru"}, {"experts", {{"budget", "2 MB"}, {"ahead", rule}}}};
+    return run(experiment("stories-moe-6m.f16.gguf", with_plugin({{"weights", weights}}).dump()), machines());
+  };
+  const Json own = result("first_experts"), router = result("router");
+  EXPECT_EQ(own["tokens"], router["tokens"]);
+  EXPECT_GT(own["metrics"]["expert_cache"]["read_ahead"], 0);
+  EXPECT_NE(own["metrics"]["expert_cache"], router["metrics"]["expert_cache"]);
+}
+
 TEST_F(PartsPlugin, what_is_no_plug_in_is_refused_by_name) {
   const auto error_of = [&](const std::string& path) -> std::string {
     try {

@@ -17,11 +17,13 @@ void TieredExperts::observe(std::int16_t layer, const std::vector<ExpertChoice>&
   monitor_->observe(static_cast<std::size_t>(layer), chose, static_cast<std::uint32_t>(choices.size()));
 }
 
-// More overflowed than the bound admits, or half of the hot experts are others.
-bool TieredExperts::has_drifted() const {
+// What the rule expects from now on, if that is something else.
+std::optional<ExpertLoads> TieredExperts::drifted_loads() const {
   const auto hot = std::max<std::size_t>(options_.layers.shares.front().size() / 4, 1);
-  const bool overflows = static_cast<double>(overflowed_) > options_.layers.tiers.max_drop * static_cast<double>(in_graphs_pairs_);
-  return overflows || monitor_->overlap(hot).value_or(1) <= 0.5;
+  const auto pairs = static_cast<double>(std::max<std::uint64_t>(in_graphs_pairs_, 1));
+  const ExpertLoads observed = monitor_->observed();
+  return options_.layers.drift->follow({monitor_->expected(), observed, static_cast<double>(overflowed_) / pairs,
+                                        monitor_->overlap(hot).value_or(1), options_.layers.tiers.max_drop});
 }
 
 // Activations have been leased for so many rows; the coolest groups of a layer that needs more go to the cores.
@@ -52,8 +54,8 @@ void TieredExperts::place_by_popularity() {
 }
 
 Task<void> TieredExperts::between_requests() {
-  if (!options_.layers.follows || !monitor_ || options_.on_cores || !residency_.stays()) co_return;
-  const bool drifted = has_drifted();
+  if (!options_.layers.drift || !monitor_ || options_.on_cores || !residency_.stays()) co_return;
+  std::optional<ExpertLoads> drifted = drifted_loads();
   overflowed_ = in_graphs_pairs_ = 0;
   if (!drifted) {
     monitor_->forget();
@@ -63,7 +65,7 @@ Task<void> TieredExperts::between_requests() {
   co_await finish();
   unload_graphs();
   const ChunkCounts chunks = monitor_->chunks();
-  monitor_->follow();
+  monitor_->follow(*std::move(drifted));
   options_.layers.shares = monitor_->expected();
   options_.layers.loads = layer_loads(options_.layers.shares, chunks, options_.layers.tiers);
   std::uint32_t largest = 1;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/parts/ffn/experts/expert_drift.hpp"
 
 namespace vitro {
 namespace {
@@ -48,22 +50,24 @@ std::optional<double> LoadMonitor::overlap(std::size_t k) const {
   return (each[(each.size() - 1) / 2] + each[each.size() / 2]) / 2;
 }
 
-ExpertLoads LoadMonitor::loads() const {
-  ExpertLoads out = expected_;
-  for (std::size_t layer = 0; layer < out.size(); ++layer) {
-    const double pairs = sum_of(observed_[layer]);
-    for (std::size_t e = 0; pairs > 0 && e < out[layer].size(); ++e) out[layer][e] = (out[layer][e] + observed_[layer][e] / pairs) / 2;
+ExpertLoads LoadMonitor::observed() const {
+  ExpertLoads out = observed_;
+  for (std::vector<double>& layer : out) {
+    const double pairs = sum_of(layer);
+    for (double& share : layer) share = pairs > 0 ? share / pairs : 0;
   }
   return out;
 }
+
+ExpertLoads LoadMonitor::loads() const { return halfway(expected_, observed()); }
 
 ChunkCounts LoadMonitor::chunks() const {
   const auto alike = [&](const auto& layer) { return layer.size() == chunks_.front().size() && !layer.empty(); };
   return std::ranges::all_of(chunks_, alike) ? chunks_ : ChunkCounts{};
 }
 
-void LoadMonitor::follow() {
-  expected_ = loads();
+void LoadMonitor::follow(ExpertLoads expected) {
+  expected_ = std::move(expected);
   forget();
 }
 

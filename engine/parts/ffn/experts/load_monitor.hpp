@@ -24,12 +24,15 @@ class LoadMonitor {
   std::optional<double> overlap(std::size_t k) const;
 
   const ExpertLoads& expected() const { return expected_; }
-  // Half of what was expected and half of what was observed, by layer; a layer without observations as it was.
+  // Shares of what was observed; a layer without observations is all zeros.
+  ExpertLoads observed() const;
+  // halfway() between the two.
   ExpertLoads loads() const;
   // Full steps, of which every layer has as many; the last kMostChunks of them. Empty: there is none.
   ChunkCounts chunks() const;
-  // From now on loads() are what is expected, and nothing has been observed.
-  void follow();
+  // From now on these (loads() unless said) are what is expected, and nothing has been observed. Requires: as many layers and experts.
+  void follow(ExpertLoads expected);
+  void follow() { follow(loads()); }
   // Nothing has been observed; what is expected stays.
   void forget();
 

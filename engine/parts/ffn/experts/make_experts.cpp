@@ -80,7 +80,9 @@ ExpertLayers expert_layers(const FfnSetup& setup, const MoeConfig& moe, const st
   ExpertLayers layers;
   layers.shares = moe.loads;
   layers.tiers = tiers;
-  layers.follows = moe.follows;
+  const DriftRule* drift = drift_rules().find(moe.drift);
+  VITRO_CHECK(drift != nullptr, "a rule for drift that nobody checked");
+  if (drift->make) layers.drift = drift->make();
   layers.loads = layer_loads(moe.loads, moe.counts, tiers);
   layers.expert_bytes = expert_bytes(setup.weights, static_cast<int>(setup.model.dense_layers));
   layers.rule = group_rule(moe, setup.model, tiers, layers.expert_bytes, units);

@@ -24,7 +24,7 @@ struct MoeConfig {
   double max_padding = 0.5;                       // GroupRule
   Bytes resident = 0;                             // most bytes of weights in the graphs of one unit; 0: no limit but the unit's
   bool comes = false;                             // graphs that units do not hold come ahead of their layers; else cores have their experts
-  bool follows = false;                           // between requests, tiers follow a load that has drifted from the calibration
+  std::string drift = "stay";                     // between requests, where the load is not that of the calibration (expert_drift.hpp)
   BaseOf base_of = BaseOf::pairs;                 // TierRule
   std::uint32_t base = 0;                         // TierRule
   std::vector<std::uint32_t> multiples{1, 2, 4};  // TierRule
@@ -37,6 +37,7 @@ struct MoeConfig {
   ChunkCounts counts;                             // of the calibration, where it has whole chunks
 };
 
-MoeConfig read_moe(Reader reader);
+// `drifts`: the names of rules that there are. Throws ConfigError.
+MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts);
 
 }  // namespace vitro

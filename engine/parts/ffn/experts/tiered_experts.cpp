@@ -28,7 +28,7 @@ TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightS
     const std::uint32_t most = *std::max_element(load.capacity.begin(), load.capacity.end());
     most_slices_ = std::max(most_slices_, most * static_cast<std::uint32_t>(load.capacity.size()));
   }
-  if (options_.layers.follows) most_slices_ *= 2;
+  if (options_.layers.drift) most_slices_ *= 2;
   if (options_.on_cores) return;  // it has activations of its own
   std::vector<std::uint32_t> most(options_.units.size(), 1);
   for (const LayerPlacement& layer : options_.placements) {

@@ -9,6 +9,7 @@
 #include "engine/machine/machine.hpp"
 #include "engine/parts/ffn/experts/cold_by_time.hpp"
 #include "engine/parts/ffn/experts/expert_admission.hpp"
+#include "engine/parts/ffn/experts/expert_drift.hpp"
 #include "engine/parts/ffn/experts/graph_residency.hpp"
 #include "engine/parts/ffn/experts/graph_slots.hpp"
 #include "engine/parts/ffn/experts/layer_loads.hpp"
@@ -24,7 +25,7 @@ namespace vitro {
 struct ExpertLayers {
   ExpertLoads shares;            // as calibrated
   TierRule tiers;
-  bool follows = false;          // between requests tiers follow a load that has drifted
+  std::shared_ptr<ExpertDrift> drift;  // between requests tiers follow the load; null: they stay
   std::vector<LayerLoad> loads;  // by layer, what follows from shares and tiers; empty: no expert goes to a graph
   GroupRule rule;
   // As many experts as cores finish meanwhile (cold_by_time.hpp), in place of what the rule says of cold experts and launches.
@@ -105,7 +106,7 @@ class TieredExperts final : public RoutedFfn {
   void place_by_time(const ExpertPrices& prices);
   void place_by_popularity();
   void keep_to_pool();
-  bool has_drifted() const;
+  std::optional<ExpertLoads> drifted_loads() const;
   void unload_graphs();
   Task<ExpertPrices> measure_prices();
   View measured_rows(std::uint32_t rows);  // in memory of their own

@@ -161,7 +161,6 @@ Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
     hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
   }
   auto block = std::make_unique<ClusterFfn>(setup.machine, setup.graphs, store, std::move(predictor), std::move(hot), std::move(options));
-  if (store.options().eviction != "window") return {std::move(block), nullptr};
   return {std::make_unique<WindowSteps>(std::move(block), setup.machine, store, clusters.dense_rows), nullptr};
 }
 

@@ -67,6 +67,7 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
   Admission admission{capacity_ > 0, kNone};
   if (size_ == capacity_) {
     const auto held = [this](std::uint32_t b) { return pinned(b); };
+    eviction_->newcomer(block);
     std::optional<std::uint32_t> victim = must ? eviction_->victim_at_any_price(held) : eviction_->victim(held);
     if (must && !victim) victim = last_cold(held);
     admission.stays = victim.has_value();

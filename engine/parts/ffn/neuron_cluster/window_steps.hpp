@@ -1,4 +1,4 @@
-// Tells a neuron cache when a token ends, so that the window of "LLM in a flash" slides (arXiv 2312.11514).
+// Tells a neuron cache when a token ends, so that the window of "LLM in a flash" slides (arXiv 2312.11514), and older uses count less.
 #pragma once
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
@@ -12,6 +12,11 @@ class WindowSteps final : public FfnBlock {
   WindowSteps(std::unique_ptr<FfnBlock> ffn, Machine& machine, NeuronStore& store, std::uint32_t dense_rows)
       : ffn_(std::move(ffn)), machine_(machine), store_(store), dense_rows_(dense_rows) {}
 
+  Task<void> load() override { return ffn_->load(); }
+  Task<void> between_requests() override { return ffn_->between_requests(); }
+  Task<void> finish() override { return ffn_->finish(); }
+  std::vector<std::string> notes() const override { return ffn_->notes(); }
+  const MoeStats* experts() const override { return ffn_->experts(); }
   void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override { ffn_->prepare(layer, rows, sequences); }
   Task<void> settle() override { return ffn_->settle(); }
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override {

@@ -1,4 +1,5 @@
-// Parts from outside the tree, compiled against the headers alone: an eviction rule, a rule for keys and values, and a placement.
+// Parts from outside the tree, compiled against the headers alone: an eviction rule, a rule for keys and values, one for what is read
+// ahead, and a placement.
 #include "engine/parts/plugin.hpp"
 
 namespace {
@@ -33,6 +34,18 @@ class EveryOther final : public KvKeep {
   std::uint32_t blocks_;
 };
 
+// Reads the first experts ahead, whatever a router says.
+class FirstExperts final : public LookAheadRule {
+ public:
+  explicit FirstExperts(std::uint32_t used) : used_(used) {}
+  void want(std::int16_t, const std::vector<ExpertChoice>&, std::vector<bool>& wanted) override {
+    std::fill_n(wanted.begin(), used_, true);
+  }
+
+ private:
+  std::uint32_t used_;
+};
+
 // The first core has a larger share than each of the others: `options: {share: 75%}`.
 class FirstCoreMore final : public UnitPlacement {
  public:
@@ -63,6 +76,9 @@ VITRO_PARTS(parts) {
   parts.kv_keeps.add({"every_other", "every other block", false, [](const KvKeepOptions& options) -> std::unique_ptr<KvKeep> {
                         return std::make_unique<EveryOther>(options.kept_blocks);
                       }});
+  parts.look_aheads.add({"first_experts", "the first experts", [](const LookAheadOptions& options) -> std::unique_ptr<LookAheadRule> {
+                           return std::make_unique<FirstExperts>(options.used);
+                         }});
   parts.placements.add(
       {"first_core_more", "the first core has a larger share",
        [](const PlacementSetup& setup) -> std::unique_ptr<UnitPlacement> { return std::make_unique<FirstCoreMore>(setup); }});

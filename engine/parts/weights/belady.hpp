@@ -1,0 +1,28 @@
+// Belady's rule as an eviction: what is used again last goes first (Belady 1966). It needs to know the future: a first run writes down what
+// its cache is asked for, a second one has it. A bound to compare rules with, no rule for a phone.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "engine/parts/weights/eviction.hpp"
+
+namespace vitro {
+
+// By run of a layer, in order: the blocks that were used in it, ascending and each once. Which they are does not depend on what a cache
+// holds, unless something is read ahead that nobody uses; their order within a layer does.
+using AccessLog = std::vector<std::vector<std::uint32_t>>;
+
+// How well a future was foreseen. accesses: of blocks in a layer. unforeseen: of them, not in the log where they came: then the rule is no
+// bound.
+struct Foresight {
+  std::uint64_t accesses = 0, unforeseen = 0;
+};
+
+// `rule`, and `done` gets the log of its accesses when it is destroyed; it must not throw.
+std::unique_ptr<Eviction> logged(std::unique_ptr<Eviction> rule, std::function<void(AccessLog)> done);
+
+// Gives up the resident block whose next use is the farthest, ties by the higher number; nothing, where the newcomer's own is at least as
+// far. `foresight`: counted up in it. Requires: blocks of `future` are below options.blocks.
+std::unique_ptr<Eviction> belady(const AccessLog& future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight);
+
+}  // namespace vitro

@@ -1,0 +1,48 @@
+#include "policy_calls.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/base/check.hpp"
+
+namespace py = pybind11;
+
+namespace vitro {
+
+void explain(const PolicyClass& policy, const py::error_already_set& error) {
+  if (error.matches(py::module_::import("vitro.errors").attr("ConfigError"))) throw ConfigError(py::str(error.value()));
+  const py::object lines = py::module_::import("traceback").attr("format_exception")(error.type(), error.value(), error.trace());
+  const auto text = py::cast<std::string>(py::str("").attr("join")(lines));
+  throw RunError(fmt::format("the {} policy {} failed:\n{}", policy.kind, policy.title, text));
+}
+
+void refuse(const PolicyClass& policy, std::string_view method, const py::handle& answer, std::string_view expected) {
+  auto shown = py::cast<std::string>(py::repr(answer));
+  constexpr std::size_t kMost = 200;
+  if (shown.size() > kMost) shown = shown.substr(0, kMost) + "...";
+  throw RunError(fmt::format("the {} policy {}: {}() returned {} (expected {})", policy.kind, policy.title, method, shown, expected));
+}
+
+std::uint32_t number_below(std::uint64_t end, const PolicyClass& policy, std::string_view method, const py::handle& answer,
+                           std::string_view expected) {
+  const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
+  if (!whole) PyErr_Clear();
+  int overflows = 0;
+  const long long value = whole ? PyLong_AsLongLongAndOverflow(whole.ptr(), &overflows) : -1;
+  if (!whole || overflows != 0 || value < 0 || static_cast<std::uint64_t>(value) >= end) refuse(policy, method, answer, expected);
+  return static_cast<std::uint32_t>(value);
+}
+
+PolicyObject::PolicyObject(PolicyClassPtr type, const std::vector<std::pair<const char*, py::object>>& values) : type_(std::move(type)) {
+  const py::gil_scoped_acquire gil;
+  try {
+    object_ = type_->type();
+    for (const auto& [name, value] : values) object_.attr(name) = value;
+    object_.attr("setup")();
+  } catch (const py::error_already_set& error) {
+    object_ = py::object();
+    explain(*type_, error);
+  }
+  ++type_->objects;
+}
+
+}  // namespace vitro

@@ -1,0 +1,100 @@
+"""Policies on the command line and in sweeps: named by file and class, stored by content, isolated where they fail."""
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+import rules
+import vitro
+from conftest import ROOT
+from test_classes import neurons
+from vitro.policy.files import load
+
+RULES = ROOT / "tests" / "python" / "policy" / "rules.py"
+
+
+def vitro_command(native, *words):
+    return subprocess.run([sys.executable, "-m", "vitro", *map(str, words)], env=native.env, cwd=native.folder, capture_output=True,
+                          text=True, timeout=300)
+
+
+def written(native, **sweep):
+    path = native.folder / "exp.json"
+    path.write_text(json.dumps(neurons("sim", "lru") | ({"sweep": sweep} if sweep else {})))
+    return path
+
+
+def test_the_command_line_runs_one(native):
+    shutil.copy(RULES, native.folder / "mine.py")
+    answer = vitro_command(native, "run", written(native), "--policy", "mine.py:PyLru", "--set", "engine.weights.eviction=py_lru",
+                           "--twice", "--json")
+    assert answer.returncode == 0, answer.stderr
+    result = json.loads(answer.stdout)
+    assert result["event_hash"] == vitro.run(neurons("sim", "lru"))["event_hash"] and result["policies"][0]["name"] == "py_lru"
+
+
+@pytest.mark.parametrize("word, message", [("mine.py", "expected FILE.py:CLASS"), ("none.py:Rule", "none.py: no such file"),
+                                           ("mine.py:Missing", "mine.py has no Missing"), ("mine.py:vitro", "is not a policy"),
+                                           ("broken.py:Rule", "broken.py can not be loaded: ZeroDivisionError")])
+def test_a_word_that_names_no_policy_is_refused(native, word, message):
+    shutil.copy(RULES, native.folder / "mine.py")
+    (native.folder / "broken.py").write_text("1 / 0\n")
+    answer = vitro_command(native, "run", written(native), "--policy", word, "--out", "out")
+    assert answer.returncode == 2 and message in answer.stderr and "Traceback" not in answer.stderr
+    assert not (native.folder / "out").exists()
+
+
+def test_a_class_of_a_file_is_the_class(native):
+    (policy,) = load([f"{RULES}:PyLru"])
+    assert vitro.run(neurons("sim", "py_lru"), policies=[policy])["event_hash"] == vitro.run(neurons("sim", "lru"))["event_hash"]
+
+
+def test_a_policy_that_fails_costs_its_points_and_no_others(native):
+    tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "raises", "py_lru", "moody", "absent"]}}
+    brought = [rules.PyLru, rules.Raises, rules.Moody, rules.Absent]
+    frame = vitro.sweep(tree, out=native.folder / "out", policies=brought, twice=True)
+    assert list(frame["status"] == "failed") == [False, True, False, True, True]
+    for word, row in (("raises (Raises) failed", 1), ("moody decides differently", 3), ("absent (Absent): victim()", 4)):
+        assert word in frame["error"][row]
+    assert frame["decode_tokens_per_s"][0] == frame["decode_tokens_per_s"][2]
+    again = vitro.sweep(tree, out=native.folder / "out", policies=brought, resume=True)
+    assert list(again["status"] == "failed") == [False, True, False, False, True], "only what had failed ran again, and once"
+
+
+def test_a_stored_point_knows_the_class_that_made_it(native):
+    class Rule(rules.PyLru):
+        name = "rule"
+    tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "rule"]}}
+
+    def when(policy):
+        frame = vitro.sweep(tree, out=native.folder / "out", policies=[policy], resume=True)
+        rows = vitro.rows(native.folder / "out")
+        return list(frame["identity"]), len(rows)
+    first, count = when(Rule)
+    assert when(Rule) == (first, 2) and count == 2
+
+    class Changed(rules.PyLru):
+        name = "rule"
+
+        def victim(self, held):
+            return next((block for block in reversed(self.order) if not held(block)), None)
+    second, count = when(Changed)
+    assert second[0] == first[0] and second[1] != first[1] and count == 3, "the row of lru stays"
+
+
+def test_points_with_policies_run_on_a_cluster_of_processes(native):
+    pytest.importorskip("distributed")
+    tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "py_lru"]}}
+    frame = vitro.sweep(tree, out=native.folder / "out", policies=[rules.PyLru], on="dask", workers=1)
+    assert (frame["status"] != "failed").all() and frame["decode_tokens_per_s"].nunique() == 1
+
+
+def test_a_search_may_choose_among_rules(native):
+    pytest.importorskip("optuna")
+    search = {"design": "search", "trials": 4, "batch": 4, "objectives": {"decode_tokens_per_s": "maximize"},
+              "over": {"engine.weights.eviction": ["lru", "py_lru"]}}
+    tree = neurons("sim", "lru") | {"sweep": search}
+    frame = vitro.search(tree, out=native.folder / "out", policies=[rules.PyLru])
+    assert (frame["status"] != "failed").all() and set(frame["engine.weights.eviction"]) == {"lru", "py_lru"}
+    assert frame["decode_tokens_per_s"].nunique() == 1
