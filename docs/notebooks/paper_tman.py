@@ -49,11 +49,11 @@ def product(rows, methods, **more):
 
 
 cases = {
-    "1 row: looked up": product(1, {"decode": "lut", "prefill": "fused"}),
-    "1 row: dequantised by tables": product(1, {"decode": "fused", "prefill": "fused"}),
+    "1 row: looked up": product(1, {"decode": "lut", "prefill": "scaled_tables"}),
+    "1 row: dequantised by tables": product(1, {"decode": "scaled_tables", "prefill": "scaled_tables"}),
     "1 row: dequantised by conversion": product(1, {"decode": "convert", "prefill": "convert"}),
-    "128 rows: three stages at once": product(128, {"decode": "lut", "prefill": "fused"}),
-    "128 rows: one stage after another": product(128, {"decode": "lut", "prefill": "fused"}, **{"device.npu.buffers": 0}),
+    "128 rows: three stages at once": product(128, {"decode": "lut", "prefill": "scaled_tables"}),
+    "128 rows: one stage after another": product(128, {"decode": "lut", "prefill": "scaled_tables"}, **{"device.npu.buffers": 0}),
     "128 rows: converted, at once": product(128, {"decode": "convert", "prefill": "convert"})}
 pandas.Series({name: run.metric("product_us.mean") for name, run in cases.items()}, name="us")
 

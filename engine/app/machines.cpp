@@ -39,6 +39,7 @@ std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& 
   options.hexagon.products = request.code_products;
   options.hexagon.stages.threads = request.hvx_threads;
   options.hexagon.stages.buffers = request.stage_buffers;
+  options.hexagon.spill = request.spill;
   take_gpu(options);
   options.units = options.unit_names.empty() ? request.threads : 0;
   options.alike = request.alike;

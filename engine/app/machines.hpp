@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/config.hpp"
+#include "engine/base/stage_plan.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
 #include "engine/ops/variants.hpp"
@@ -25,6 +26,7 @@ struct MachineRequest {
   std::string scratch_folder;                        // empty: the system's folder for temporary files
   CodeMatmul code_products = CodeMatmul::automatic;  // of an accelerator that lays weights out itself
   std::uint32_t hvx_threads = 4, stage_buffers = 2;  // host: of a Hexagon's worker
+  hexagon::Spill spill = hexagon::Spill::tcm;
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.
 using MachineFactory = std::function<std::unique_ptr<MachineHost>(const MachineRequest&, Function&, TraceSink&)>;

@@ -99,6 +99,11 @@ constexpr uint32_t first_piece(uint32_t thread, uint32_t threads, uint32_t piece
   return pieces * thread >> (threads == 4 ? 2 : threads == 2 ? 1 : 0);
 }
 
+// Where sums wait that look-ups have no registers for, between one part of the depth and the next (T-MAN 4.3): in a buffer in TCM, in
+// ordinary memory that L2 holds, which compilers spill to, or in DRAM.
+enum class Spill : uint32_t { tcm, l2, dram };
+inline constexpr const char* kSpillNames[] = {"tcm", "l2", "dram"};
+
 struct StageCounts {
   uint32_t started[kStages] = {}, finished[kStages] = {};  // steps of a pass
 };

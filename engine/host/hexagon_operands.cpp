@@ -64,7 +64,8 @@ RoundedScale rounded_scale(std::span<const std::int8_t> quants, float scale, std
   return {scale, sum, factor, static_cast<float>(most) / 127.0f * (static_cast<float>(step) * 0.5f)};
 }
 
-void write_tiles(const View& x, std::byte* out) {
+// turned: as the matrix unit's second operand has them.
+void write_tiles(const View& x, bool turned, std::byte* out) {
   const std::uint32_t batch = x.shape[0], k = columns(x), tiles = k / kTile;
   std::memset(out, 0, Bytes{round_up(batch, kTile)} * k * 2);
   for (std::uint32_t m = 0; m < batch; ++m) {
@@ -72,7 +73,8 @@ void write_tiles(const View& x, std::byte* out) {
     std::byte* strip = out + std::size_t{m / kTile} * tiles * kTileElements * 2;
     for (std::uint32_t c = 0; c < k; ++c) {
       const std::uint16_t bits = float_to_half(row[c]);
-      std::memcpy(strip + (std::size_t{c / kTile} * kTileElements + tile_place(m % kTile, c % kTile)) * 2, &bits, 2);
+      const std::uint32_t place = turned ? tile_place(c % kTile, m % kTile) : tile_place(m % kTile, c % kTile);
+      std::memcpy(strip + (std::size_t{c / kTile} * kTileElements + place) * 2, &bits, 2);
     }
   }
 }
@@ -152,7 +154,8 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) return MatmulForm{Kind::matmul_hmx, {}};
     const std::optional<PlaneForm> planes = weights.format.is_group() ? plane_form(weights) : std::nullopt;
-    if (planes && finite_scales(weights)) return MatmulForm{Kind::matmul_hmx_lut, *planes};
+    const Kind kind = call.method == Method::scaled_tables ? Kind::matmul_hmx_scaled : Kind::matmul_hmx_lut;
+    if (planes && finite_scales(weights)) return MatmulForm{kind, *planes};
     if (can_pack_f16_strips(weights)) return MatmulForm{Kind::matmul_hmx_f16, {}};
   } else {
     const std::optional<PlaneForm> planes = plane_form(weights);
@@ -183,6 +186,7 @@ void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::
 std::uint32_t encoding(const MatmulForm& form) {
   if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_f16) return 1;  // one with q4_0's values, the other needs none
   if (form.kind == Kind::matmul_hmx_int8) return 8192 + form.planes.bits * 4 + static_cast<std::uint32_t>(form.planes.zeros);
+  if (form.kind == Kind::matmul_hmx_scaled) return 16384 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (!form.looks_up()) return 0;
   const bool rounded = form.kind == Kind::matmul_lut_rounded;  // beside which stands what an entry is worth
@@ -201,7 +205,7 @@ ActivationBytes activations_bytes(const MatmulForm& form, std::uint32_t batch, s
 
 void write_activations(const MatmulForm& form, const View& x, std::byte* first, std::byte* second) {
   if (form.in_tiles()) {
-    write_tiles(x, first);
+    write_tiles(x, form.kind == Kind::matmul_hmx_scaled, first);
     return write_code_tables(form, second);
   }
   if (form.kind == Kind::matmul_hmx_int8) {

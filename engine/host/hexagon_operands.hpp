@@ -10,10 +10,12 @@ struct MatmulForm {
   Kind kind = Kind::none;
   PlaneForm planes;  // of bit-serial panels
 
-  bool bit_serial() const { return looks_up() || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8; }
+  bool bit_serial() const {
+    return looks_up() || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_int8;
+  }
   bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded; }
   bool in_tiles() const {  // activations
-    return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_f16;
+    return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_f16;
   }
 };
 

@@ -168,6 +168,7 @@ Result<HexagonSession::Results> HexagonSession::attempt(const std::vector<hexago
       return fail(fmt::format("result {} of {} was damaged", i + 1, count));
     }
   }
+  for (std::size_t i = 0; i < spilled_.size(); ++i) spilled_[i] += answer.spilled[i];
   return results;
 }
 

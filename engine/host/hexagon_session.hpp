@@ -1,5 +1,6 @@
 // A session with a Hexagon worker: places bytes where it can read them, has operators run, and believes no answer unchecked.
 #pragma once
+#include <array>
 #include <chrono>
 #include <span>
 
@@ -40,6 +41,8 @@ class HexagonSession {
   Result<std::vector<std::vector<std::uint32_t>>> run(std::vector<hexagon::Operator> operators);
   // What the last run() logged of stages, each event checked: in one order of all threads, as far as the answer had room.
   const std::vector<hexagon::StageEvent>& log() const { return log_; }
+  // Sums that waited between two parts of the depth, by place, in all run()s.
+  const std::array<std::uint64_t, 3>& spilled() const { return spilled_; }
   // The most bytes of results that one run() can return.
   Bytes most_results() { return transport_->outbound().size() - hexagon::kResultsStart; }
 
@@ -64,6 +67,7 @@ class HexagonSession {
   int restarts_left_;
   bool usable_ = true;
   std::vector<hexagon::StageEvent> log_;
+  std::array<std::uint64_t, 3> spilled_{};
   std::vector<std::string> notes_;
 };
 

@@ -34,18 +34,19 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
 Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const View& weights = call.in[0];
   const Range rows = sliced(call, weights.shape[0]);
-  const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant};
+  const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant,
+                      call.method};
   const bool plain = call.is<ops::Matmul>() && weights.memory && call.rows == nullptr && call.in.size() == 2;
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
   const Result<hexagon::MatmulForm> form = hexagon::matmul_form(call, options_.products);
   if (!form.ok()) return form.status();
   // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1).
-  for (const VariantId contract : {variant::kInt8, variant::kHmx, variant::kInt8Tables, variant::kInt8Rows}) {
-    WeightKey other = key;
-    std::get<VariantId>(other) = contract;
-    if (const auto twin = placed_.find(other); twin != placed_.end() && form.value().bit_serial() && twin->second.form.bit_serial()) {
-      return placed_[key] = {twin->second.session, twin->second.at, form.value()};
-    }
+  const auto same_bytes = [&key](const auto& entry) {
+    const auto bytes = [](const WeightKey& k) { return std::tuple(std::get<0>(k), std::get<1>(k), std::get<2>(k), std::get<3>(k)); };
+    return bytes(entry.first) == bytes(key) && entry.second.form.bit_serial();
+  };
+  if (const auto twin = std::ranges::find_if(placed_, same_bytes); twin != placed_.end() && form.value().bit_serial()) {
+    return placed_[key] = {twin->second.session, twin->second.at, form.value()};
   }
   const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
   const Result<Placed> room = find_room(size);
@@ -122,6 +123,13 @@ std::vector<PacketCount> HexagonUnit::packets() const {
     all.insert(all.end(), counts.begin(), counts.end());
   }
   return all;
+}
+
+Bytes HexagonUnit::spilled(hexagon::Spill place) const {
+  const std::scoped_lock lock(session_mutex_);
+  Bytes bytes = 0;
+  for (const auto& session : sessions_) bytes += session->spilled()[static_cast<std::size_t>(place)] * sizeof(float);
+  return bytes;
 }
 
 void HexagonUnit::submit(const Chain&, Completion<RunResult>& done) {
@@ -203,6 +211,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     op.zero = form.planes.zero;
     op.zeros = form.planes.zeros;
     op.scales = form.planes.scales;
+    op.spill = options_.spill;
     if (hexagon::is_staged(op.kind)) op.stages = hexagon::plan_stages(op, row_bytes(weights.format, op.columns), options_.stages);
     op.in[0] = weights_of[i]->at;
     const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};

@@ -23,6 +23,7 @@ struct HexagonOptions {
   HexagonLimits limits;
   std::uint32_t sessions = 4;                   // at most: another one opens when weights do not fit into those that are there (TTS-NPU 8)
   hexagon::StageOptions stages;                 // of products on the matrix unit
+  hexagon::Spill spill = hexagon::Spill::tcm;   // of products by look-up
   CodeMatmul products = CodeMatmul::automatic;  // by look-up (T-MAN 4.3) or multiply-adds: the same bits, other kernels
 };
 
@@ -51,6 +52,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::uint64_t operators() const { return operators_ + attention_->operators(); }  // that the worker computed
   std::uint64_t requests() const { return requests_ + attention_->requests(); }
   std::vector<PacketCount> packets() const;  // of all sessions
+  Bytes spilled(hexagon::Spill place) const;  // sums of look-ups that waited there, stored and loaded once each
   const hexagon::StageOverlap& stage_overlap() const { return overlap_; }  // of all products in stages that the logs have
 
  protected:
@@ -75,8 +77,8 @@ class HexagonUnit final : public ComputeUnit, public Device {
     const Loaded* graph = nullptr;
     Completion<RunResult>* done = nullptr;
   };
-  // Lease, offset, slice: what bytes a panel was made from; and in which contract.
-  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, VariantId>;
+  // Lease, offset, slice: what bytes a panel was made from; in which contract, and by which method.
+  using WeightKey = std::tuple<std::uint64_t, Bytes, std::uint32_t, std::uint32_t, VariantId, Method>;
 
   Result<Placed> place(const KernelCall& call);
   Result<Placed> find_room(Bytes size);

@@ -141,6 +141,11 @@ class HostMachine final : public MachineHost {
                                                {"hexagon_hvx_packets", vector_packets},
                                                {"hexagon_stage_steps", stages.steps},
                                                {"hexagon_transfers_ahead", stages.transfers_ahead}});
+    for (const auto place : {hexagon::Spill::tcm, hexagon::Spill::l2, hexagon::Spill::dram}) {
+      const Bytes bytes = hexagon_->spilled(place);
+      const char* const name = hexagon::kSpillNames[static_cast<int>(place)];
+      if (bytes > 0) report.counts.emplace_back(fmt::format("hexagon_spilled_bytes.{}", name), bytes);
+    }
     for (const hexagon::StagePackets& of : hexagon::packets_by_stage(counts)) {
       report.counts.emplace_back(fmt::format("hexagon_packets.{}.{}", of.stage, of.thread), of.packets);
     }

@@ -12,6 +12,10 @@ std::string_view to_string(Method method) {
       return "lut";
     case Method::fused:
       return "fused";
+    case Method::two_level:
+      return "two_level";
+    case Method::scaled_tables:
+      return "scaled_tables";
     case Method::convert:
       return "convert";
     case Method::copy:

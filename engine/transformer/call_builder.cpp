@@ -77,17 +77,17 @@ const Weight& CallBuilder::weight_for(const Operator& op, Role role, const Site&
 
 bool applies(Method method, Format format) {
   const bool few_bits = has_look_ups(format) || format == Format::q4_0;
-  switch (method) {
-    case Method::automatic:
-      return true;
-    case Method::lut:
-    case Method::fused:
-      return few_bits;
-    case Method::native:
-      return format.family != Format::Family::plain;
-    default:
-      return few_bits || format == Format::q8_0;
-  }
+  if (method == Method::automatic) return true;
+  if (method == Method::native) return format.family != Format::Family::plain;
+  if (method == Method::two_level) return has_look_ups(format);  // of bit planes
+  if (method == Method::lut || method == Method::fused || method == Method::scaled_tables) return few_bits;
+  return few_bits || format == Format::q8_0;
+}
+
+// The output matrix has no layer: it stays on the cores where these hand products over.
+VariantId CallBuilder::contract_of(const Operator& op, const Site& site) const {
+  const bool theirs = site.unit < options_.accelerators.size() && options_.accelerators[site.unit] && op.layer >= 0;
+  return theirs && options_.accelerator_matmul != VariantId::none ? options_.accelerator_matmul : options_.matmul;
 }
 
 Method CallBuilder::method_of(const Operator& op, const Site& site) const {
@@ -250,7 +250,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    const Weight& weight = weight_for(op, *op.weight, site);
                    const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
                    const bool own = prefill && variant::supports(options_.prefill_matmul, weight.format, weight.layout);
-                   const VariantId wanted = own ? options_.prefill_matmul : options_.matmul;
+                   const VariantId wanted = own ? options_.prefill_matmul : contract_of(op, site);
                    if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
                    call.method = method_of(op, site);
                    product.precomputed = call.method == Method::lut && inputs.size() > 1;
@@ -265,7 +265,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  [&](ops::Precompute& tables) {
                    call.method = Method::lut;
                    tables.weights = weight_for(op, *op.weight, site).format;
-                   if (options_.matmul == variant::kInt8Tables) call.variant = options_.matmul;  // which makes other tables
+                   if (contract_of(op, site) == variant::kInt8Tables) call.variant = variant::kInt8Tables;  // which makes other tables
                    call.in = {in(0)};
                  },
                  [&](const ops::Rope&) {

@@ -44,6 +44,7 @@ struct CallOptions {
   VariantId attention{};       // none: as other operators
   bool report_active = false;
   std::vector<bool> accelerators = {};  // by unit: these carry products out by `products`
+  VariantId accelerator_matmul{};       // of their products with layers' weights, in place of `matmul`; none: the same
   ProductMethods products = {};
   WeightCopy copy = {};
   const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
@@ -104,6 +105,7 @@ class CallBuilder {
   bool has_own_work(const Site& site, const Shares& shares) const;
   Slice share_of_group(const OperatorGroup& group, const Site& site, const Shares& shares) const;
   const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
+  VariantId contract_of(const Operator& op, const Site& site) const;
   Method method_of(const Operator& op, const Site& site) const;
   Batch batch_of(const Operator& op, const Site& site) const { return op.rows == RowSet::sampled ? site.step->sampled : site.step->rows; }
 

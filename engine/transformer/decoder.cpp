@@ -124,6 +124,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.activations = engine.activations;
   options.matmul = engine.products.matmul;
   options.prefill_matmul = engine.products.prefill_matmul;
+  options.accelerator_matmul = engine.placement.activations;
   options.attention = engine.attention.variant;
   options.kv_format = engine.kv.format;
   options.kv_per_query_head = engine.kv.per_query_head;

@@ -17,6 +17,7 @@ namespace vitro {
 struct TransformerOptions {
   UnitPlacement* placement = nullptr;                 // outlives the transformer
   VariantId matmul{}, prefill_matmul{}, attention{};  // EngineConfig
+  VariantId accelerator_matmul{};                     // PlacementConfig::activations
   Format kv_format = Format::f32;
   bool kv_per_query_head = false;
   std::uint32_t kv_block_tokens = 16;

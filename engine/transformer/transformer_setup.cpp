@@ -49,6 +49,7 @@ CallOptions call_options(const ModelConfig& config, const TransformerOptions& op
   CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
   for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(has_ways(*unit));
   call.products = options.products;
+  call.accelerator_matmul = options.accelerator_matmul;
   call.copy = options.copy;
   call.embedding = options.embedding;
   call.adapters = options.adapters;

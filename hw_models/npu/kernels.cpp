@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
+#include "engine/base/lut_tiling.hpp"
+#include "engine/base/stage_plan.hpp"
 #include "hw_models/npu/vector_thread.hpp"
 
 namespace vitro::hw {
@@ -25,6 +28,35 @@ std::vector<std::string> parts_of(const std::string& key) {
   return parts;
 }
 
+// Of bit-serial weights, by their format's name: w2g64z, or w2 and q4_0, whose blocks have 32 columns.
+std::optional<lut::LowBitFormat> planes_of(std::string_view format) {
+  if (format == "q4_0") return lut::LowBitFormat{4, 32};
+  if (format.size() < 2 || format[0] != 'w' || format[1] < '1' || format[1] > '4') return std::nullopt;
+  lut::LowBitFormat planes{static_cast<std::uint32_t>(format[1] - '0'), 32};
+  if (format.size() == 2) return planes;
+  const std::string_view rest = format.substr(2);
+  for (const std::uint32_t group : {32u, 64u, 128u}) {
+    if (rest.starts_with(fmt::format("g{}", group))) return lut::LowBitFormat{planes.bits, group};
+  }
+  return std::nullopt;
+}
+
+// The tile that the device's registers and TCM have room for, no larger than the one that the packets were counted with.
+void fit_tile(Kernel& kernel, std::string_view format, const HexagonParameters& parts) {
+  const std::optional<lut::LowBitFormat> planes = planes_of(format);
+  if (!planes || kernel.tile_rows == 0) return;
+  lut::TilingLimits limits;
+  limits.vector_bytes = static_cast<std::uint32_t>(parts.vector_bytes);
+  limits.tcm = parts.tcm;
+  limits.threads = kernel.threads;
+  limits.buffers = hexagon::groups_ahead(parts.buffers);
+  limits.mma = parts.tile;
+  const std::optional<lut::Tiling> found = lut::search_tiling(limits, *planes);
+  if (!found) return;  // the planner says so when a call comes
+  kernel.tile_rows = std::min(kernel.tile_rows, found->rows);
+  kernel.tile_columns = std::min(kernel.tile_columns, found->columns);
+}
+
 }  // namespace
 
 HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters& parts, const ParamTable& more)
@@ -34,6 +66,7 @@ HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters&
   for (const auto& [key, value] : table.values) read(table, key, value);
   const std::size_t first = table_.size();
   for (const auto& [key, value] : more.values) read(more, key, value, first);
+  for (Entry& each : table_) fit_tile(each.kernel, std::string_view(each.name).substr(each.name.find('.') + 1), parts);
   native_.matrix = true;
   native_.threads = threads_;
   // Calls without multiply-adds never ask for a price: they have entry 0 and all threads.
@@ -105,6 +138,10 @@ KernelCost HexagonKernels::find(std::string_view variant, std::string_view forma
   const Entry* mine = entry(known_, name);
   if (mine == nullptr) {
     const Entry* listed = entry(table_, name);
+    // What `fused` stood for before its two kinds had names of their own.
+    for (const std::string_view kind : {"two_level", "scaled_tables"}) {
+      if (listed == nullptr && variant == "fused") listed = entry(table_, fmt::format("{}.{}", kind, format));
+    }
     mine = &known_.emplace_back(listed != nullptr     ? *listed
                                 : variant == "native" ? Entry{name, true, native_}
                                                       : Entry{name, false, general_});

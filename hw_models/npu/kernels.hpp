@@ -19,9 +19,13 @@
 // packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
 //                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64)
 // tile_rows, tile_columns  rows and columns of the weights, at most, that the kernel's loops take at a time and that lie together
-//                     (T-MAN 4.1). Look-ups stream weights by such tiles, one for each thread
+//                     (T-MAN 4.1). Look-ups stream weights by such tiles, one for each thread. A device whose TCM or vectors are smaller
+//                     than those of the tile's search takes what the search finds for it. On hmx: weights lie in panels of a vector of rows
 // bits                of an HMX operand: 16, 8 or 4 (hmx alone; default 16)
 // threads             HVX threads that share the work (default: all)
+//
+// Two-level dequantisation is `two_level` (scales multiplied) or `scaled_tables` (scales in the second table). `fused`, the name that both
+// had, finds the first of them that the format has, if the table has no entry of that name.
 #pragma once
 #include <string>
 #include <string_view>

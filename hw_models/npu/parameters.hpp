@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/stage_plan.hpp"
 #include "hw_models/compute.hpp"
 #include "hw_models/params.hpp"
 
@@ -13,10 +14,7 @@ namespace vitro::hw {
 enum class Path : std::uint8_t { dma, l2fetch, vector_load };
 inline constexpr std::string_view kPathNames[] = {"dma", "l2fetch", "vector_load"};
 
-// Where sums wait that look-ups have no registers for, between one part of the depth and the next (T-MAN 4.3): in a buffer in TCM, in L2,
-// which compilers spill to, or in DRAM.
-enum class Spill : std::uint8_t { tcm, l2, dram };
-inline constexpr std::string_view kSpillNames[] = {"tcm", "l2", "dram"};
+using hexagon::kSpillNames, hexagon::Spill;
 
 struct HexagonParameters {
   explicit HexagonParameters(const Params& params);

@@ -14,6 +14,9 @@ Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
   return static_cast<Bytes>(std::llround(static_cast<double>(bytes) * static_cast<double>(part) / static_cast<double>(whole)));
 }
 
+// Whether the matrix unit's weights are made of bit-serial panels.
+bool panels(const Kernel& kernel) { return kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0; }
+
 // A result that is small is collected and written once, behind the last group.
 void write_once(Pass& pass, Bytes most) {
   const Bytes all = (pass.groups - 1) * pass.full.out + pass.last.out;
@@ -105,6 +108,10 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
     const double weights = static_cast<double>(width) * work.depth, macs = weights * rows;
     g.in = share(work.weight_bytes, width, work.columns);
     g.rows = std::max(1.0, work.row_runs * part);
+    if (panels(kernel)) {  // a 2D block each, of the layout's tiles
+      g.rows = std::ceil(static_cast<double>(width) / static_cast<double>(parts_.vector_bytes)) *
+               std::ceil(static_cast<double>(work.depth) / kernel.tile_columns);
+    }
     g.out = share(work.written_bytes, std::uint64_t{width} * rows, std::uint64_t{work.columns} * std::max(1u, work.rows));
     // TCM works on gathers and scatters while the thread goes on with the next packets.
     double packets = weights * std::max(kernel.packets_per_weight, kernel.gathers_per_weight * parts_.gather_packets) +
@@ -196,8 +203,15 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   const Bytes group = kernel.path == Path::dma ? parts_.group : std::min(parts_.group, parts_.l2 / 2);
   const Bytes free = parts_.tcm - work.tcm_bytes;
   const auto aligned = static_cast<std::uint32_t>(parts_.vector_bytes);
-  const hexagon::StageChoice chosen = hexagon::choose_stages({rows, work.columns, tile, tile, tiled ? even_tile : 0, tiled ? lanes : 0},
-                                                             {free, group, parts_.buffers, aligned}, room_of);
+  const auto choose = [&](std::uint32_t unit) {
+    return hexagon::choose_stages({rows, work.columns, tile, unit, tiled ? even_tile : 0, tiled ? lanes : 0},
+                                  {free, group, parts_.buffers, aligned}, room_of);
+  };
+  hexagon::StageChoice chosen = choose(tile);
+  if (panels(kernel)) {  // of a vector of the matrix's rows, whole if that costs no pass over the weights
+    const hexagon::StageChoice whole = choose(static_cast<std::uint32_t>(parts_.vector_bytes));
+    if (whole.fits && whole.passes <= chosen.passes) chosen = whole;
+  }
   if (!chosen.fits) {
     throw RunError(fmt::format("npu: {} rows of depth {} and a column of tiles need {} of TCM, of which {} are free", std::min(rows, tile),
                                work.depth, format_bytes(chosen.needed), format_bytes(free)));

@@ -1,5 +1,5 @@
 // Dequantisation to fp16 without the layouts and tables of TTS-NPU and T-MAN: what these are compared with. Never linked:
-// configs/kernels/hexagon-v75-layouts.yaml has the packets of the loops, counted as tools/hexagon/packet_costs.py counts its qfloat loops.
+// tools/hexagon/packet_costs.py writes the packets of the loops into configs/kernels/hexagon-v75-layouts.yaml.
 #include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
 
 namespace vitro::hexagon {
@@ -29,6 +29,26 @@ extern "C" void qf_uncoalesced_q4(const unsigned char* blocks, const HVX_Vector*
     const HVX_Vector y = Q6_V_vmux_QVV(half, Q6_Vh_vsplat_R(scale_at(blocks + 36)), Q6_Vh_vsplat_R(scale_at(blocks + 54)));
     out[0] = Hvx::to_half(Hvx::multiply(Q6_V_lo_W(q), x));
     out[1] = Hvx::to_half(Hvx::multiply(Q6_V_hi_W(q), y));
+  }
+}
+
+// TTS-NPU 7.4, the common layout: groups of 32 along the depth as a file has them, which are columns of tiles. A group at a time: its 16
+// bytes of codes in two halves of nibbles, its scale, and a scatter of 32 halfwords. `places`: their offsets in a tile, in the order in
+// which they come out; columns of a tile are `pitch` bytes apart.
+extern "C" void qf_scatter_q4(const unsigned char* blocks, const HVX_Vector* values, const HVX_Vector* places, uint32_t groups,
+                              uint32_t pitch, uintptr_t tile) {
+  constexpr int kLastByte = 65535;
+  const HVX_Vector table = *values, offsets = *places;
+  const HVX_VectorPred half = Q6_Q_vsetq_R(64);
+  for (uint32_t g = 0; g < groups; ++g, blocks += 18, tile += pitch) {
+    HVX_Vector codes;
+    __builtin_memcpy(&codes, blocks + 2, sizeof codes);
+    const HVX_VectorPair low = Q6_Wh_vlut16_VbVhR(codes, table, 0), high = Q6_Wh_vlut16_VbVhR(high_nibbles(codes), table, 0);
+    const HVX_Vector a = Q6_V_lo_W(Q6_W_vshuff_VVR(Q6_V_hi_W(low), Q6_V_lo_W(low), -16));
+    const HVX_Vector b = Q6_V_lo_W(Q6_W_vshuff_VVR(Q6_V_hi_W(high), Q6_V_lo_W(high), -16));
+    const HVX_Vector q = Q6_V_lo_W(Q6_W_vshuff_VVR(b, a, -32));
+    const HVX_Vector w = Hvx::to_half(Hvx::multiply(q, Q6_Vh_vsplat_R(scale_at(blocks))));
+    Q6_vscatter_QRMVhV(half, tile, kLastByte, offsets, w);
   }
 }
 

@@ -1,7 +1,7 @@
 """The kernel table of the Hexagon models, from the kernels themselves.
 
     python tools/hexagon/packet_costs.py [--tool build/release/tools/hexagon/hexagon-costs] [--root .]
-                                          [--out configs/kernels/hexagon-v75.yaml]
+                                          [--out configs/kernels/hexagon-v75.yaml] [--ieee ...-v79.yaml] [--layouts ...-v75-layouts.yaml]
 
 Integer stages are priced by the packets that they execute under qemu-hexagon, as the emulator's plug-in counts them. Stages
 in qfloat, which the emulator can not run, are priced by the packets in their compiled loop times the trips that it makes.
@@ -10,17 +10,19 @@ docs/design/hexagon.md has the assumptions. --root: the tree whose engine/kernel
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
-  hmx.dma.fused.w{1..4}g{32,64,128}[z|r] packets_per_weight      two-level dequantisation (T-MAN 4.1): planes to codes, codes to fp16
-                                                                 by tables, scales by lanes; fused.w4: nibbles, no planes, by a
-                                                                 table of the group's own
+  hmx.dma.two_level.w{1..4}g{32,64,128}[z|r]      packets_per_weight  two-level dequantisation: planes to codes, codes to fp16 by tables,
+                                                                 scales by lanes
+  hmx.dma.scaled_tables.w{1..4}g{32,64,128}[z|r]  packets_per_weight  the same with scale and zero point in the second table (T-MAN 4.1),
+                                                                 making of tables included; w4, q4_0: nibbles, no planes
   hmx.dma.int8_rows.w{1..4}g{32,64,128}[r]  packets_per_weight     bit planes to int8 tiles by tables, rows of one scale; bits: 8
   hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
+  hmx.dma.{uncoalesced,scatter}.q4_0, convert.w4g64z   in the second file, from tools/hexagon/layouts.cpp: what the papers compare with
   hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac
   hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z|r], and w{1..4} as w{1..4}g32
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales, spilled sums
-                     tile_rows, tile_columns what the loops take at a time (engine/kernels/lut/tiling.hpp), at most; of hmx.dma.* too
+                     tile_rows, tile_columns what the loops take at a time (engine/base/lut_tiling.hpp), at most; of hmx.dma.* too
   hvx.dma.int8_tables.FORMAT             the same with tables of int8 (vlut32)
   hvx.dma.int8_activations.{g32,g64,g128}  packets_per_element  float32 activations to int8 in blocks: what tables are made of
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
@@ -43,8 +45,9 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 # As cmake/hexagon.cmake builds the worker; V73 is the newest that clang 19 compiles for.
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
+IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
 WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "matmul", "rounded_kernels",
-                "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels")
+                "scaled_kernels", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
@@ -54,6 +57,9 @@ TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
          for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows")
          for group in (32, 64, 128)}
 TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z", "r")}
+# 64 columns of a panel's 128 rows by tables that hold scales; tables of a group, of its smallest size.
+TRIP |= {f"qf_scaled_unit_w{bits}{form}": 128 * 64 for bits in (1, 2, 3, 4) for form in ("", "_g32")}
+TRIP |= {f"qf_scaled_tables_w{bits}{z}": 128 * 32 for bits in (1, 2, 3, 4) for z in ("", "z")}
 TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
 FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z", "r")]
 ROWS = {"": "", "z": "", "r": "_rows"}  # stages of formats with one scale per row are their own
@@ -71,7 +77,7 @@ def compile_with(flags, names, root, out):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         tree, result = Path(folder) / "tree", Path(folder) / "result"
         tree.symlink_to(Path(root).resolve())
-        sources = [tree / f"engine/kernels/hexagon/hvx_worker/{name}.cpp" for name in names]
+        sources = [tree / (name if "/" in name else f"engine/kernels/hexagon/hvx_worker/{name}.cpp") for name in names]
         command = [*fixed_addresses(), shutil.which(COMPILER), *flags, "-I", tree, *sources, "-o", result]
         subprocess.run(command, check=True, cwd="/", env={})
         shutil.move(result, out)
@@ -102,14 +108,14 @@ def loops(disassembly):
     return found
 
 
-def static_packets(root, folder):
-    """-> {kernel: packets per weight or multiply-add} of the qfloat kernels."""
-    code = compile_with(FLOAT, ["float_kernels"], root, Path(folder) / "float.o")
+def static_packets(root, folder, name="float_kernels", trip=TRIP, flags=FLOAT):
+    """-> {kernel: packets per weight or multiply-add} of the float kernels."""
+    code = compile_with(flags, [name], root, Path(folder) / "float.o")
     text = subprocess.run([DISASSEMBLER, "-d", "--mcpu=hexagonv73", code], check=True, capture_output=True, text=True).stdout
     found = loops(text)
-    if set(found) != set(TRIP):
-        raise SystemExit(f"expected loops of {sorted(TRIP)}, found {sorted(found)}")
-    return {kernel: found[kernel] / TRIP[kernel] for kernel in TRIP}, found
+    if set(found) != set(trip):
+        raise SystemExit(f"expected loops of {sorted(trip)}, found {sorted(found)}")
+    return {kernel: found[kernel] / trip[kernel] for kernel in trip}, found
 
 
 def executed_packets(tool, worker):
@@ -162,6 +168,13 @@ def prices(executed, static):
     two_level = {f"w{bits}g{group}{z}": {"packets_per_weight": static[f"qf_lut_dequantise_w{bits}g{min(group, 64)}{z}"],
                                          **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS}
+    def scaled(bits, group, z):
+        """Tables are made for each group, or once for rows of one scale."""
+        tables = 0 if z == "r" else static[f"qf_scaled_tables_w{bits}{z}"] * 32 / group
+        return {"packets_per_weight": tables + static[f"qf_scaled_unit_w{bits}{'_g32' if group == 32 and z != 'r' else ''}"],
+                **tile(f"lut w{bits}g{group}")}
+
+    scaled_tables = {f"w{bits}g{group}{z}": scaled(bits, group, z) for bits, group, z in FORMATS}
     int8_rows = {f"w{bits}g{group}{z}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8,
                                       **tile(f"lut w{bits}g{group}")}
                  for bits, group, z in FORMATS if z != "z"}
@@ -177,7 +190,8 @@ def prices(executed, static):
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
                     "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
-            "fused": {"w4": once["dequantise_fused"]} | two_level,
+            "two_level": two_level,
+            "scaled_tables": {"w4": once["dequantise_fused"], "q4_0": once["dequantise_fused"]} | scaled_tables,
             "int8_rows": int8_rows,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
@@ -206,20 +220,32 @@ def flow(value):
     return f"{value:.4g}"
 
 
-def document(tool, root):
-    with tempfile.TemporaryDirectory() as folder:
-        executed = executed_packets(tool, build_worker(root, folder))
-        static, trips = static_packets(root, folder)
-    lines = ["# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/design/hexagon.md).",
-             "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
-             "kernels:", "  kind: derived",
-             '  source: "packets of the HVX kernels of engine/kernels/hexagon: executed for integers, static times trips for qfloat; '
-             f'{versions()}"']
+def table_lines(executed, static):
+    lines = []
     for unit, paths in prices(executed, static).items():
         for path, variants in paths.items():
             lines += [f"  {unit}:", f"    {path}:"]
             for variant, formats in variants.items():
                 lines += [f"      {variant}:"] + [f"        {name}: {flow(quantities)}" for name, quantities in formats.items()]
+    return lines
+
+
+WRITTEN = "# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/design/hexagon.md)."
+
+
+def measured(tool, root):
+    with tempfile.TemporaryDirectory() as folder:
+        return executed_packets(tool, build_worker(root, folder))
+
+
+def document(tool, root, executed=None):
+    executed = executed or measured(tool, root)
+    with tempfile.TemporaryDirectory() as folder:
+        static, trips = static_packets(root, folder)
+    lines = [WRITTEN, "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
+             "kernels:", "  kind: derived",
+             '  source: "packets of the HVX kernels of engine/kernels/hexagon: executed for integers, static times trips for qfloat; '
+             f'{versions()}"', *table_lines(executed, static)]
     lines.append("# Executed packets:")
     for kernel, (weights, packets, *_) in executed.items():
         if " x " in kernel:
@@ -234,14 +260,53 @@ def document(tool, root):
     return "\n".join(lines) + "\n"
 
 
+def ieee_document(executed, root):
+    """V79 has IEEE floats in place of qfloat. clang 19 compiles for V73 at most, which has them as an option."""
+    with tempfile.TemporaryDirectory() as folder:
+        static, trips = static_packets(root, folder, flags=IEEE)
+    return "\n".join([
+        WRITTEN, "# V79: hexagon-v75.yaml with float stages in IEEE floats.", "kernels:", "  kind: assumed",
+        '  source: "as hexagon-v75.yaml; float stages in the IEEE floats that V73 has as an option, since the compiler knows no V79; '
+        f'{versions()}"', *table_lines(executed, static),
+        "# Packets of a trip through a loop in IEEE floats, and what it serves:",
+        *(f"#   {kernel}: {trips[kernel]} for {TRIP[kernel]}" for kernel in TRIP)]) + "\n"
+
+
+# What the papers' layouts and conversions are compared with: weights of a trip.
+COMPARED = {"qf_uncoalesced_q4": 128, "qf_scatter_q4": 32, "qf_convert_planes_w4": 1024}
+
+
+def layouts_document(root):
+    with tempfile.TemporaryDirectory() as folder:
+        static, trips = static_packets(root, folder, "tools/hexagon/layouts.cpp", COMPARED)
+    price = {"uncoalesced": ("q4_0", {"packets_per_weight": static["qf_uncoalesced_q4"]}),
+             "scatter": ("q4_0", {"packets_per_weight": static["qf_scatter_q4"], "gathers_per_weight": 1 / COMPARED["qf_scatter_q4"]}),
+             "convert": ("w4g64z", {"packets_per_weight": static["qf_convert_planes_w4"]})}
+    return "\n".join([
+        "# Written by tools/hexagon/packet_costs.py from tools/hexagon/layouts.cpp: do not edit, run it again (docs/design/hexagon.md).",
+        "# What hexagon-v75.yaml does not have: layouts and conversions that TTS-NPU and T-MAN compare theirs with.",
+        "more_kernels:", "  kind: derived",
+        f'  source: "static packets of the loops of tools/hexagon/layouts.cpp; a vscatter waits for TCM as a vgather does '
+        f'(tts_vgather_latency); {versions()}"',
+        "  hmx:", "    dma:",
+        *(f"      {variant}: {{{form}: {flow(quantities)}}}" for variant, (form, quantities) in price.items()),
+        "# Packets of a trip, and the weights that it serves:",
+        *(f"#   {kernel}: {trips[kernel]} for {COMPARED[kernel]}" for kernel in COMPARED)]) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tool", type=Path, default=ROOT / "build/release/tools/hexagon/hexagon-costs", help="built by CMake")
     parser.add_argument("--root", type=Path, default=ROOT)
     parser.add_argument("--out", type=Path, default=ROOT / "configs/kernels/hexagon-v75.yaml")
+    parser.add_argument("--ieee", type=Path, default=ROOT / "configs/kernels/hexagon-v79.yaml")
+    parser.add_argument("--layouts", type=Path, default=ROOT / "configs/kernels/hexagon-v75-layouts.yaml")
     options = parser.parse_args()
-    options.out.write_text(document(options.tool, options.root))
-    print(f"{options.out}: {len(options.out.read_text().splitlines())} lines")
+    executed = measured(options.tool, options.root)
+    for path, text in ((options.out, document(options.tool, options.root, executed)), (options.ieee, ieee_document(executed, options.root)),
+                       (options.layouts, layouts_document(options.root))):
+        path.write_text(text)
+        print(f"{path}: {len(text.splitlines())} lines")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-// Prints the tiling that T-MAN's search chooses for a device and a format (engine/kernels/lut/tiling.hpp).
-#include "engine/kernels/lut/tiling.hpp"
+// Prints the tiling that T-MAN's search chooses for a device and a format (engine/base/lut_tiling.hpp).
+#include "engine/base/lut_tiling.hpp"
 
 #include <CLI/CLI.hpp>
 #include <cstdio>

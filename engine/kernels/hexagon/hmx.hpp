@@ -29,9 +29,11 @@ struct HmxColumns {
 
 class HmxModel {
  public:
-  // `rows`: how many rows of the accumulator anybody will look at. The unit computes all of them; the model saves its time.
-  void clear(uint32_t rows = kTile) {
+  // `rows`, `columns`: how many of the accumulator anybody will look at. The unit computes all of them; the model saves its time, of
+  // columns in fp16 alone.
+  void clear(uint32_t rows = kTile, uint32_t columns = kTile) {
     rows_ = rows;
+    columns_ = columns;
     for (uint32_t i = 0; i < rows * kTile; ++i) {
       sums_[i] = 0;
       counts_[i] = 0;
@@ -44,11 +46,11 @@ class HmxModel {
     for (uint32_t t = 0; t < tiles; ++t, x += kTileElements, w += kTileElements) {
       for (uint32_t k = 0; k < kTile; ++k) {
         float row[kTile];
-        for (uint32_t c = 0; c < kTile; ++c) row[c] = half_value(w[tile_place(k, c)]);
+        for (uint32_t c = 0; c < columns_; ++c) row[c] = half_value(w[tile_place(k, c)]);
         for (uint32_t r = 0; r < rows_; ++r) {
           const float factor = half_value(x[tile_place(r, k)]);
           float* sums = sums_ + r * kTile;
-          for (uint32_t c = 0; c < kTile; ++c) sums[c] = sums[c] + factor * row[c];
+          for (uint32_t c = 0; c < columns_; ++c) sums[c] = sums[c] + factor * row[c];
         }
       }
     }
@@ -89,7 +91,7 @@ class HmxModel {
     return half_bits(__builtin_fmaf(sum, scale, bias));
   }
 
-  uint32_t rows_ = kTile;
+  uint32_t rows_ = kTile, columns_ = kTile;
   float sums_[kTileElements] = {};
   int32_t counts_[kTileElements] = {};
 };

@@ -3,9 +3,9 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/base/lut_tiling.hpp"
 #include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/lut/tiling.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {

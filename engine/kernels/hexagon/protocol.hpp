@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 8;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 9;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -44,6 +44,8 @@ enum class Kind : uint32_t {
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
   matmul_hmx_int8,     // in: bit-serial panels of one scale per row, x int8 in tiles [batch / 32][columns / 32], two vectors of tables
                        // (hvx_int8_tiles) and a scale of each row of x, f32 [batch];  out: f32 [batch][rows]
+  matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so
+                       // tiles of x are turned: of the second one, [batch / 32][columns / 32]
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
@@ -59,7 +61,8 @@ constexpr uint32_t zero_bytes(uint32_t bits, uint32_t blocks) { return (blocks *
 enum class Scales : uint32_t { of_blocks, of_tile_groups, of_rows };
 
 // Rows and columns of a bit-serial matrix that lie together in memory and that a pass of the loops takes; a matrix's last tiles may have
-// less. Rows are whole panels, columns as many as 2, 4, 8 or 16 vectors of tables stand for, in whole blocks (lut/tiling.hpp finds them).
+// less. Rows are whole panels, columns as many as 2, 4, 8 or 16 vectors of tables stand for, in whole blocks
+// (engine/base/lut_tiling.hpp finds them).
 struct TileShape {
   uint16_t rows, columns;
 };
@@ -76,8 +79,9 @@ struct Operator {
   uint32_t pitch;  // attention: rows from the first key to the first value
   TileShape tile;  // of bit-serial panels
   StagePlan stages;  // of products on the matrix unit
+  Spill spill;       // of products by look-up
 };
-static_assert(sizeof(Operator) == 100);
+static_assert(sizeof(Operator) == 104);
 
 // Threads of the worker, in the order in which they start. `control` takes requests, starts stages and does all other operators;
 // `engine` stands in for the DMA engine; `matrix` drives the matrix unit; HVX threads are a pool, as the SDK has one.
@@ -134,9 +138,10 @@ struct Response {
   volatile uint32_t ready;     // kMagic once the worker waits for requests
   volatile uint32_t progress;  // grows while it computes: what tells slow from hung
   uint32_t answer, where;      // of the request; the operator that was refused
-  uint32_t checksum;           // of answer, where, sequence, sums and log
+  uint32_t checksum;           // of answer, where, sequence, spilled, sums and log
   volatile uint32_t sequence;  // of the request answered; written last
   uint32_t logged;             // events of stages, also those that the log has no room for
+  uint32_t spilled[3];         // by Spill: float32 sums that waited there between two parts of the depth
   uint32_t sums[kMostOperators];
   StageEvent log[kMostLogged];
 };
@@ -158,7 +163,8 @@ inline uint32_t request_sum(const Request& request, uint32_t sequence) {
 }
 
 inline uint32_t response_sum(const Response& response, uint32_t sequence, uint32_t count) {
-  const uint32_t sums = checksum_words(seed_of(sequence, response.answer ^ response.where << 8), response.sums, count);
+  const uint32_t spilled = checksum_words(seed_of(sequence, response.answer ^ response.where << 8), response.spilled, 3);
+  const uint32_t sums = checksum_words(spilled, response.sums, count);
   const uint32_t logged = response.logged < kMostLogged ? response.logged : kMostLogged;
   return checksum_words(sums ^ response.logged, reinterpret_cast<const uint32_t*>(response.log), logged * (sizeof(StageEvent) / 4));
 }

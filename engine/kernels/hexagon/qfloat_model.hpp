@@ -73,6 +73,18 @@ struct QfloatModel {
     const auto entry = [&](std::size_t byte) { return half(tables, kTable / 2 * 32 + 2 * (indices.byte[byte] & 15u) + kTable % 2); };
     return {halves([&](std::size_t i) { return entry(2 * i); }), halves([&](std::size_t i) { return entry(2 * i + 1); })};
   }
+  template <int kTable>
+  static Pair look_up_marked(const Vector& indices, const Vector& tables) {
+    const Pair all = look_up<kTable>(indices, tables);
+    const auto marked = [&](std::size_t byte) { return indices.byte[byte] >> 4 == kTable / 2 + 2 * (kTable % 2); };
+    return {halves([&](std::size_t i) { return marked(2 * i) ? half(all.lo, i) : 0; }),
+            halves([&](std::size_t i) { return marked(2 * i + 1) ? half(all.hi, i) : 0; })};
+  }
+  template <int kTable>
+  static Pair look_up_more(const Pair& found, const Vector& indices, const Vector& tables) {
+    const Pair more = look_up_marked<kTable>(indices, tables);
+    return {either(found.lo, more.lo), either(found.hi, more.hi)};
+  }
   static Vector high_nibbles(const Vector& v) {
     return halves([&](std::size_t i) { return half(v, i) >> 4; });
   }
@@ -132,6 +144,17 @@ struct QfloatModel {
   static Pair interleave_words(const Vector& a, const Vector& b) {
     const auto at = [&](std::size_t i) { return word(i % 2 == 0 ? a : b, i / 2); };
     return {words(at), words([&](std::size_t i) { return at(i + 32); })};
+  }
+  template <int kBytes>
+  static Pair interleave(const Vector& a, const Vector& b) {
+    const auto at = [&](std::size_t i) { return (i / kBytes % 2 == 0 ? a : b).byte[i / (2 * kBytes) * kBytes + i % kBytes]; };
+    return {make<std::uint8_t, kVectorBytes>(at), make<std::uint8_t, kVectorBytes>([&](std::size_t i) { return at(i + kVectorBytes); })};
+  }
+  static Vector even_bytes(const Vector& a, const Vector& b) {
+    return make<std::uint8_t, kVectorBytes>([&](std::size_t i) { return (i % 2 == 0 ? a : b).byte[i / 2 * 2]; });
+  }
+  static Vector odd_bytes(const Vector& a, const Vector& b) {
+    return make<std::uint8_t, kVectorBytes>([&](std::size_t i) { return (i % 2 == 0 ? a : b).byte[i / 2 * 2 + 1]; });
   }
   static Pair deal_words(const Vector& v) {
     return {words([&](std::size_t i) { return word(v, 2 * i % 32); }), words([&](std::size_t i) { return word(v, 2 * i % 32 + 1); })};

@@ -7,7 +7,9 @@
 namespace vitro::hexagon {
 
 constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_f16; }
-constexpr bool is_panel_product(Kind kind) { return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8; }
+constexpr bool is_panel_product(Kind kind) {
+  return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
+}
 constexpr bool is_staged(Kind kind) { return is_strip_product(kind) || is_panel_product(kind); }
 
 // Blocks of `columns` columns of a bit-serial row.

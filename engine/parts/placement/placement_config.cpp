@@ -44,9 +44,19 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
   return splits;
 }
 
+// Activations of an accelerator's matmuls beside others on the cores: W4A16 there, int8 here.
+VariantId read_activations(Reader& reader, const PlacementConfig& placement) {
+  const std::string name = reader.choice("activations", {"same", "fp16", "int8", "int8_tables"}, "same");
+  if (name == "same") return VariantId::none;
+  if (std::ranges::all_of(placement.units, is_core_name)) {
+    reader.fail("activations", "is of an accelerator's matmuls (expected one among the units, such as npu or hexagon)");
+  }
+  return name == "fp16" ? variant::kHmx : variant::by_name(name);
+}
+
 // How the worker of a Hexagon carries matmuls out; a simulated one has its device file.
 void read_stages(Reader& reader, PlacementConfig& placement) {
-  for (const std::string_view key : {"hvx_threads", "stage_buffers"}) {
+  for (const std::string_view key : {"hvx_threads", "stage_buffers", "spill"}) {
     if (!reader.has(key)) continue;
     if (std::ranges::count(placement.units, "hexagon") + std::ranges::count(placement.graph_units, "hexagon") == 0 &&
         placement.unit != "hexagon") {
@@ -54,6 +64,9 @@ void read_stages(Reader& reader, PlacementConfig& placement) {
     }
     if (key == "hvx_threads") {
       placement.hvx_threads = static_cast<std::uint32_t>(reader.choice(key, {"1", "2", "4"}, "4")[0] - '0');
+    } else if (key == "spill") {
+      const std::string place = reader.choice(key, {"tcm", "l2", "dram"}, "tcm");
+      placement.spill = place == "tcm" ? hexagon::Spill::tcm : place == "l2" ? hexagon::Spill::l2 : hexagon::Spill::dram;
     } else {
       placement.stage_buffers = static_cast<std::uint32_t>(reader.choice(key, {"0", "1", "2"}, "2")[0] - '0');
     }
@@ -110,6 +123,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
     reader.fail("outliers", "leaves nothing for the accelerator (expected 0% to below 100%)");
   }
   placement.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 0));
+  placement.activations = read_activations(reader, placement);
   read_stages(reader, placement);
   reader.finish();
   return placement;

@@ -7,7 +7,9 @@
 
 #include "engine/base/config.hpp"
 #include "engine/base/registry.hpp"
+#include "engine/base/stage_plan.hpp"
 #include "engine/base/units.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro {
 
@@ -31,8 +33,10 @@ struct PlacementConfig {
   bool stages_kv = false;                // `kv: staged`: keys and values that an accelerator does not read are converted for it
   double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it
   std::uint32_t sessions = 0;            // of an accelerator, each of which maps so much and no more; 0: as many as the model takes
+  VariantId activations{};               // contract of layers' matmuls that an accelerator carries out; none: that of all
   std::uint32_t hvx_threads = 4;         // of `hexagon`: that share a step of a matmul on its matrix unit
   std::uint32_t stage_buffers = 2;       // of `hexagon`: between two stages of it
+  hexagon::Spill spill{};                // of `hexagon`: where sums of look-ups wait for more of the depth
   Node options;                          // for the kind itself; null: none
 };
 

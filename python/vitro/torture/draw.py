@@ -110,7 +110,7 @@ def resident(rng, engine):
 
 
 def methods(rng):
-    methods = ("automatic", "lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native")
+    methods = ("automatic", "lut", "fused", "two_level", "scaled_tables", "convert", "copy", "scatter", "uncoalesced", "native")
     return {"products.decode": rng.choice(methods), "products.prefill": rng.choice(methods), "products.decode_rows": rng.randint(1, 4)}
 
 

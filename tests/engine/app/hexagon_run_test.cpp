@@ -49,6 +49,7 @@ class HexagonRun : public testing::Test {
         options.hexagon.products = request.code_products;
         options.hexagon.stages.threads = request.hvx_threads;
         options.hexagon.stages.buffers = request.stage_buffers;
+        options.hexagon.spill = request.spill;
         const auto hang = [](const auto& fault) {
           return fault.second == Fault::hang || fault.second == Fault::hang_in_vector || fault.second == Fault::hang_in_matrix;
         };
@@ -126,6 +127,32 @@ TEST_F(HexagonRun, rounded_tables_have_the_tokens_of_the_cpu) {
     EXPECT_EQ(hexagon["counts"]["hexagon_operators"], kTokens * 4 * 7) << model;
     EXPECT_GT(hexagon["counts"]["hexagon_hvx_packets"], 10000) << model;
   }
+}
+
+// Methods of a prompt and places of spilled sums are ways to the same numbers: one copy of the weights, other work.
+TEST_F(HexagonRun, methods_and_spill_buffers_change_no_token) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("w2g64z");
+  const auto run_with = [&](const char* unit, const char* method, const char* spill) {
+    Json placement = {{"units", {unit}}};
+    if (spill != nullptr) placement["spill"] = spill;
+    return run_engine({{"placement", placement},
+                       {"activations", "int8"},
+                       {"prefill_activations", "fp16"},
+                       {"products", {{"prefill", method}}}},
+                      model);
+  };
+  const Json cpu = run_with("cpu0", "automatic", nullptr);
+  ASSERT_EQ(cpu["tokens"].size(), kTokens);
+  const Json multiplied = run_with("hexagon", "two_level", "tcm"), scaled = run_with("hexagon", "scaled_tables", "dram");
+  for (const Json& result : {multiplied, scaled}) {
+    EXPECT_EQ(result["tokens"], cpu["tokens"]);
+    EXPECT_EQ(result["counts"]["hexagon_operators"], kTokens * 4 * 7);
+  }
+  EXPECT_GT(multiplied["counts"]["hexagon_spilled_bytes.tcm"], 0);
+  EXPECT_EQ(multiplied["counts"]["hexagon_spilled_bytes.tcm"], scaled["counts"]["hexagon_spilled_bytes.dram"]);
+  EXPECT_FALSE(scaled["counts"].contains("hexagon_spilled_bytes.tcm"));
+  EXPECT_NE(multiplied["counts"]["hexagon_packets.vector.hvx0"], scaled["counts"]["hexagon_packets.vector.hvx0"]) << "another kernel ran";
 }
 
 TEST_F(HexagonRun, a_fault_within_a_token_costs_a_restart) {

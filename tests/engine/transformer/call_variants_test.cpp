@@ -56,6 +56,22 @@ TEST_F(CallVariantsTest, a_prompts_variant_that_weights_lack_is_that_of_decoding
   for (const Call& c : calls()) EXPECT_EQ(c.call.variant, variant::kFloat);
 }
 
+// W4A16 on the accelerator, int8 on the cores and for the output matrix: a unit's contract, not the engine's.
+TEST_F(CallVariantsTest, accelerators_may_have_activations_of_their_own) {
+  CallOptions options{variant::kInt8};
+  options.accelerators = {false, true};
+  options.accelerator_matmul = variant::kHmx;
+  start(tiny_dense(), 1, 2, options, Format::q4_0);
+  std::set<std::pair<std::size_t, bool>> seen;
+  for (const Call& c : calls()) {
+    if (!is_product(c)) continue;
+    const bool of_layer = c.call.layer >= 0;
+    EXPECT_EQ(c.call.variant, c.unit == 1 && of_layer ? variant::kHmx : variant::kInt8) << describe(c.call);
+    seen.emplace(c.unit, of_layer);
+  }
+  EXPECT_EQ(seen.size(), 4u) << "both units had products of both kinds";
+}
+
 TEST_F(CallVariantsTest, accelerators_alone_get_the_method_and_only_where_it_applies) {
   CallOptions options{variant::kFloat};
   options.accelerators = {false, true};

@@ -42,6 +42,39 @@ TEST(HexagonKernels, a_second_table_adds_entries_and_changes_none) {
   EXPECT_EQ(kernels[kernels.find("fused", "w2").id].packets_per_weight, 0.25);
 }
 
+// Files of users may say `fused` of either kind of two-level dequantisation, in prices and in methods.
+TEST(HexagonKernels, fused_is_still_the_name_of_both_kinds) {
+  NpuBench bench(phone());
+  HexagonKernels kernels(table({{"hmx.dma.two_level.w2g64.packets_per_weight", 0.05},
+                                {"hmx.dma.scaled_tables.w2g64.packets_per_weight", 0.03},
+                                {"hmx.dma.scaled_tables.q4_0.packets_per_weight", 0.02}}),
+                         bench.parts());
+  EXPECT_EQ(kernels[kernels.find("fused", "w2g64").id].packets_per_weight, 0.05);
+  EXPECT_EQ(kernels[kernels.find("fused", "q4_0").id].packets_per_weight, 0.02);
+  EXPECT_EQ(kernels[kernels.find("scaled_tables", "w2g64").id].packets_per_weight, 0.03);
+  EXPECT_FALSE(kernels.find("two_level", "q4_0").from_table);
+  EXPECT_FALSE(kernels.find("fused", "w3g64").from_table);
+}
+
+// The tile is the device's: less TCM, fewer rows; never more than the kernel was counted with.
+TEST(HexagonKernels, tiles_fit_the_device) {
+  NpuBench bench(phone());
+  HexagonParameters parts = bench.parts();
+  const ParamTable counted = table({{"hvx.dma.lut.w4g64.tile_rows", 1280}, {"hvx.dma.lut.w4g64.tile_columns", 256}});
+  const auto tile = [&](const HexagonParameters& of) {
+    HexagonKernels kernels(counted, of);
+    return kernels[kernels.find("lut", "w4g64").id];
+  };
+  EXPECT_EQ(tile(parts).tile_rows, 1280u);
+  parts.tcm = 2 * MiB;
+  const Kernel small = tile(parts);
+  EXPECT_LT(small.tile_rows, 512u);
+  EXPECT_EQ(small.tile_rows % parts.vector_bytes, 0u);
+  EXPECT_EQ(small.tile_columns, 256u);
+  parts.tcm = 64 * MiB;
+  EXPECT_EQ(tile(parts).tile_rows, 1280u);
+}
+
 TEST(HexagonKernels, weights_in_the_form_of_the_matrix_unit_need_no_vector_work) {
   NpuBench bench(phone());
   HexagonKernels kernels(table({}), bench.parts());

@@ -91,6 +91,19 @@ def test_each_of_several_cores_hands_its_share_of_the_products_over(native):
 
 
 @needs_worker
+def test_activations_are_the_placements(native):
+    """W4A16 in the worker beside int8 on the core that has the output matrix: host and sim draw the same tokens."""
+    keys = {"engine.placement.activations": "fp16", "workload.sampling": "{temperature: 1}", "workload.output_tokens": 24}
+    host = native(*arguments("q4_0", "[cpu0, hexagon]", **keys)).json
+    sim = native(*arguments("q4_0", "[cpu0, npu]", **keys), "--machine", "sim").json
+    assert host["tokens"] == sim["tokens"]
+    assert host["counts"]["hexagon_stage_steps"] >= host["counts"]["hexagon_operators"] == 24 * 4 * 7
+    assert not any(name.startswith("int8") for name in sim["unpriced_calls"])
+    refused = native(*arguments("q4_0", "cpu0", **{"engine.placement.activations": "fp16"}))
+    assert refused.code == 2 and "engine.placement.activations" in refused.err and "such as npu or hexagon" in refused.err
+
+
+@needs_worker
 @pytest.mark.all
 @pytest.mark.parametrize("threads", [2, 4])
 def test_the_quickstart_runs_in_stages_with_threads_of_hvx(native, threads):
@@ -112,6 +125,8 @@ def test_keys_of_the_worker_are_a_hexagons(native):
     assert "engine.placement.hvx_threads" in answer.err and "expected hexagon among the units" in answer.err
     answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--set", "engine.placement.stage_buffers=3")
     assert answer.code == 2 and "stage_buffers" in answer.err
+    answer = native("run", QUICKSTART, "--machine", "host", "--set", "engine.units=hexagon", "--set", "engine.placement.spill=flash")
+    assert answer.code == 2 and "engine.placement.spill" in answer.err and "tcm" in answer.err
 
 
 @needs_worker

@@ -39,7 +39,8 @@ def test_shared_tables_are_made_once_and_save_time(tmp_path):
 
 
 def test_decoding_by_look_up_beats_dequantisation():
-    assert run("tman").metrics["decode_tokens_per_s"] > run("tman", **{"engine.products.decode": "fused"}).metrics["decode_tokens_per_s"]
+    dequantised = run("tman", **{"engine.products.decode": "scaled_tables"})
+    assert run("tman").metrics["decode_tokens_per_s"] > dequantised.metrics["decode_tokens_per_s"]
 
 
 def test_ternary_prompts_are_faster_in_int8():

@@ -36,7 +36,10 @@ def test_the_committed_packets_are_those_of_the_kernels_as_they_are():
         pytest.skip(f"the committed packets were counted with other versions than {packet_costs.versions()}")
     if not packet_costs.fixed_addresses():
         pytest.skip("the compiler's choices depend on addresses, which this machine randomises")
-    assert packet_costs.document(TOOL, ROOT) == COMMITTED.read_text()
+    executed = packet_costs.measured(TOOL, ROOT)
+    assert packet_costs.document(TOOL, ROOT, executed) == COMMITTED.read_text()
+    assert packet_costs.ieee_document(executed, ROOT) == COMMITTED.with_name("hexagon-v79.yaml").read_text()
+    assert packet_costs.layouts_document(ROOT) == COMMITTED.with_name("hexagon-v75-layouts.yaml").read_text()
 
 
 def test_the_table_holds_what_the_models_ask_for():
@@ -49,12 +52,17 @@ def test_the_table_holds_what_the_models_ask_for():
     assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0
     # Bytes for the matrix unit: cheaper than halves of the same planes, dearer with each plane.
     bytes_of = tiles["int8_rows"]
-    assert all(kernel["bits"] == 8 and kernel["packets_per_weight"] < tiles["fused"][name]["packets_per_weight"]
+    assert all(kernel["bits"] == 8 and kernel["packets_per_weight"] < tiles["two_level"][name]["packets_per_weight"]
                for name, kernel in bytes_of.items())
     packets = [bytes_of[f"w{bits}g128"]["packets_per_weight"] for bits in (1, 2, 3, 4)]
     assert packets == sorted(packets) and packets[0] < packets[3]
     # What the papers' ablations rank: copying, fused tables, tables and scales, conversion.
-    ranked = [tiles["copy"]["q4_0"], tiles["fused"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
+    # T-MAN's floating operations are of a table's entries, so they shrink with the group and grow with the bits (4.1).
+    scaled, multiplied = tiles["scaled_tables"], tiles["two_level"]
+    for name in ("w2g64z", "w2g128z", "w3g64z", "w3g128z"):
+        assert scaled[name]["packets_per_weight"] < multiplied[name]["packets_per_weight"], name
+    assert scaled["w4g128z"]["packets_per_weight"] < scaled["w4g64z"]["packets_per_weight"] < scaled["w4g32z"]["packets_per_weight"]
+    ranked = [tiles["copy"]["q4_0"], tiles["scaled_tables"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
     assert ranked == sorted(ranked, key=lambda kernel: kernel["packets_per_weight"])
     planes = table["hvx"]["dma"]["lut"]
     for group in (32, 64, 128):
@@ -76,11 +84,22 @@ def test_the_table_holds_what_the_models_ask_for():
     # One layout: decode by either kind of tables and prefill take the same tile.
     for name, price in planes.items():
         tile = {key: price[key] for key in ("tile_rows", "tile_columns")}
-        for other in (rounded[name], tiles["fused"].get(name)):
-            assert other is None or name == "w4" or {key: other[key] for key in tile} == tile
+        for other in (rounded[name], tiles["two_level"].get(name), tiles["scaled_tables"].get(name)):
+            assert other is None or name in ("w4", "q4_0") or {key: other[key] for key in tile} == tile
     softmax = table["hvx"]["dma"]["softmax"]
     ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]
     assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == pytest.approx(1 / 64, rel=1e-3)
+
+
+def test_ieee_floats_spare_conversions():
+    """V79's table: what is dequantised by products costs less, what has no floats the same (TTS-NPU 5.2.2: qfloat before V79)."""
+    qfloat, ieee = (yaml.safe_load(path.read_text())["kernels"] for path in (COMMITTED, COMMITTED.with_name("hexagon-v79.yaml")))
+    assert ieee["kind"] == "assumed"
+    for variant, form in (("float", "q4_0"), ("float", "q8_0"), ("hmx", "q4_0"), ("two_level", "w4g64z"), ("scaled_tables", "w4g64z")):
+        assert ieee["hmx"]["dma"][variant][form]["packets_per_weight"] < qfloat["hmx"]["dma"][variant][form]["packets_per_weight"], variant
+    assert ieee["hmx"]["dma"]["int8_rows"] == qfloat["hmx"]["dma"]["int8_rows"]
+    softmax = [table["hvx"]["dma"]["softmax"] for table in (ieee, qfloat)]
+    assert all(softmax[0][name]["packets_per_element"] < softmax[1][name]["packets_per_element"] for name in softmax[1])
 
 
 def test_the_tile_that_the_search_chooses_needs_the_fewest_packets():

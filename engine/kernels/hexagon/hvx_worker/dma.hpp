@@ -13,6 +13,9 @@ struct Transfer {
 };
 constexpr Transfer run_of(const unsigned char* from, unsigned char* to, uint32_t bytes) { return {from, to, bytes, 1, 0, 0}; }
 
+// What the engine does with one, by the thread that calls it.
+extern "C" void dma_copy(const Transfer* transfer);
+
 // Called by the engine's thread when it takes the first transfer of a chain, and behind the last one.
 struct DmaListener {
   void (*begun)(uint32_t tag);

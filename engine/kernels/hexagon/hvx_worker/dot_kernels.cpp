@@ -32,7 +32,7 @@ struct Q4 {
 #pragma unroll
     for (uint32_t j = 0; j < kVectors; ++j) {
       const HVX_Vector both = w[j];
-      const HVX_Vector low = Q6_V_vand_VV(both, mask), high = Q6_V_vand_VV(high_nibbles(both), mask);
+      const HVX_Vector low = Q6_V_vand_VV(both, mask), high = Q6_V_vand_VV(shifted_nibbles(both), mask);
       for (uint32_t m = 0; m < M; ++m) {
         acc[m] = Q6_Vw_vrmpyacc_VwVubVb(acc[m], low, four(x[m * x_stride], j));
         acc[m] = Q6_Vw_vrmpyacc_VwVubVb(acc[m], high, four(x[m * x_stride], j + 4));

@@ -1,36 +1,44 @@
-// The qfloat stages as a phone would run them. Compiled for V75 and never linked: the emulator has no qfloat, so their price
-// is the packets of their loops (docs/design/hexagon.md).
+// The float stages as a phone would run them: in qfloat up to V75, with VITRO_IEEE_FLOATS in IEEE floats as V79 does. Never linked: the
+// emulator has neither, so their price is the packets of their loops (docs/design/hexagon.md).
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/hexagon/float_stages.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx_ieee_floats.hpp"
 #include "engine/kernels/hexagon/lut_stages.hpp"
+#include "engine/kernels/hexagon/scaled_tables.hpp"
 
 namespace vitro::hexagon {
+
+#ifdef VITRO_IEEE_FLOATS
+using Isa = HvxIeeeFloats;
+#else
+using Isa = Hvx;
+#endif
 
 extern "C" {
 
 void qf_dequantise_q4(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, const HVX_Vector* values, uint32_t vectors,
                       HVX_Vector* out) {
-  dequantise_q4<Hvx>(in, scales, indices, *values, vectors, out);
+  dequantise_q4<Isa>(in, scales, indices, *values, vectors, out);
 }
 
 void qf_convert_q4(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, uint32_t vectors, HVX_Vector* out) {
-  convert_q4<Hvx>(in, scales, indices, vectors, out);
+  convert_q4<Isa>(in, scales, indices, vectors, out);
 }
 
 void qf_dequantise_q8(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, uint32_t vectors, HVX_Vector* out) {
-  dequantise_q8<Hvx>(in, scales, *indices, vectors, out);
+  dequantise_q8<Isa>(in, scales, *indices, vectors, out);
 }
 
 // Of dots that are in TCM: 32 rows and two blocks per trip.
 void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32_t* x_scales, uint32_t pairs, HVX_Vector* y) {
-  *y = accumulate<Hvx>(dots, scales, x_scales, pairs);
+  *y = accumulate<Isa>(dots, scales, x_scales, pairs);
 }
 
 // Activations for tables, in the formats' blocks.
 #define VITRO_QUANTISE(block)                                                                                                      \
   void qf_quantise_g##block(const HVX_Vector* x, uint32_t vectors, HVX_Vector* quants, HVX_Vector* scales, HVX_Vector* sums) { \
-    quantise_activations<Hvx, block>(x, vectors, quants, scales, sums);                                                            \
+    quantise_activations<Isa, block>(x, vectors, quants, scales, sums);                                                            \
   }
 VITRO_QUANTISE(32)
 VITRO_QUANTISE(64)
@@ -38,7 +46,7 @@ VITRO_QUANTISE(128)
 
 // Ordinary groups of 32 along the depth, in tiles: one vector of scales serves a tile.
 void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* values, uint32_t tiles, HVX_Vector* out) {
-  dequantise_columns_q4<Hvx>(in, scales, *values, tiles, out);
+  dequantise_columns_q4<Isa>(in, scales, *values, tiles, out);
 }
 
 // Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one
@@ -48,7 +56,7 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
                                  HVX_Vector* y) {                                                                                         \
     constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                                \
     for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                                 \
-      stage<Hvx, form, Scales::of_rows>(weighted, {}, scales, x, factor, kBlocks, y);                                                     \
+      stage<Isa, form, Scales::of_rows>(weighted, {}, scales, x, factor, kBlocks, y);                                                     \
     }                                                                                                                                     \
   }
 #define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
@@ -56,7 +64,7 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
                             uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                                         \
     constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
     for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, zeros.bytes += kVectorBytes, scales += pitch, y += 4) {            \
-      stage<Hvx, form>(weighted, zeros, scales, x, factor, kBlocks, y);                                                               \
+      stage<Isa, form>(weighted, zeros, scales, x, factor, kBlocks, y);                                                               \
     }                                                                                                                                 \
   }
 #define VITRO_LUT_FINALIZE_GROUPS(name, stage, form) \
@@ -78,15 +86,15 @@ VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros
 #define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
   void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
                                            const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
-    lut_dequantise<Hvx, bits, group, Zeros::same>(planes, {}, scales, *repack, *values, blocks, out);                                 \
+    lut_dequantise<Isa, bits, group, Zeros::same>(planes, {}, scales, *repack, *values, blocks, out);                                 \
   }                                                                                                                                   \
   void qf_lut_dequantise_w##bits##g##group##r(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,           \
                                               const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                           \
-    lut_dequantise<Hvx, bits, group, Zeros::same, Scales::of_rows>(planes, {}, scales, *repack, *values, blocks, out);                \
+    lut_dequantise<Isa, bits, group, Zeros::same, Scales::of_rows>(planes, {}, scales, *repack, *values, blocks, out);                \
   }                                                                                                                                   \
   void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales,                   \
                                               const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \
-    lut_dequantise<Hvx, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
+    lut_dequantise<Isa, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
   }
 #define VITRO_LUT_DEQUANTISE_GROUPS(bits) VITRO_LUT_DEQUANTISE(bits, 32) VITRO_LUT_DEQUANTISE(bits, 64)
 VITRO_LUT_DEQUANTISE_GROUPS(1)
@@ -94,19 +102,53 @@ VITRO_LUT_DEQUANTISE_GROUPS(2)
 VITRO_LUT_DEQUANTISE_GROUPS(3)
 VITRO_LUT_DEQUANTISE_GROUPS(4)
 
+// Two-level dequantisation with scales in the second table: 64 columns of a panel with tables that are `pitch` vectors from those of the
+// next ones, `_g32` of two groups; and the tables of a group, `z` with zero points of blocks.
+#define VITRO_SCALED(bits)                                                                                                               \
+  void qf_scaled_unit_w##bits(const HVX_Vector* planes, const HVX_Vector* repack, const HVX_Vector* tables, uint32_t pitch,              \
+                              uint32_t units, uint32_t stride, HVX_Vector* out) {                                                        \
+    const HVX_Vector codes = *repack, marks = *vectors_at(kScaledMarks<bits>.words);                                                     \
+    for (uint32_t u = 0; u < units; ++u, planes += 8 * bits, tables += pitch, out += 32) {                                               \
+      scaled_unit<Isa, bits, true>(planes, codes, marks, tables, tables, stride, out);                                                   \
+    }                                                                                                                                    \
+  }                                                                                                                                      \
+  void qf_scaled_unit_w##bits##_g32(const HVX_Vector* planes, const HVX_Vector* repack, const HVX_Vector* tables, uint32_t units,        \
+                                    uint32_t stride, HVX_Vector* out) {                                                                  \
+    constexpr uint32_t kTables = ScaledTables<bits>::kVectors;                                                                           \
+    const HVX_Vector codes = *repack, marks = *vectors_at(kScaledMarks<bits>.words);                                                     \
+    for (uint32_t u = 0; u < units; ++u, planes += 8 * bits, tables += 2 * kTables, out += 32) {                                         \
+      scaled_unit<Isa, bits, false>(planes, codes, marks, tables, tables + kTables, stride, out);                                        \
+    }                                                                                                                                    \
+  }                                                                                                                                      \
+  void qf_scaled_tables_w##bits(const HVX_Vector* scales, const HVX_Vector* values, uint32_t blocks, HVX_Vector* tables) {               \
+    for (uint32_t b = 0; b < blocks; ++b, scales += 2, tables += ScaledTables<bits>::kVectors) {                                         \
+      scaled_tables<Isa, bits, Zeros::same>({}, 0, scales, values, tables);                                                              \
+    }                                                                                                                                    \
+  }                                                                                                                                      \
+  void qf_scaled_tables_w##bits##z(ZeroFields zeros, const HVX_Vector* scales, const HVX_Vector* values, uint32_t blocks,                \
+                                   HVX_Vector* tables) {                                                                                 \
+    for (uint32_t b = 0; b < blocks; ++b, scales += 2, tables += ScaledTables<bits>::kVectors) {                                         \
+      scaled_tables<Isa, bits, Zeros::of_blocks>(zeros, b, scales, values, tables);                                                      \
+    }                                                                                                                                    \
+  }
+VITRO_SCALED(1)
+VITRO_SCALED(2)
+VITRO_SCALED(3)
+VITRO_SCALED(4)
+
 // Softmax of a pair of rows, scores in tiles: its three passes, the second one in three ways.
-void qf_softmax_max(const HVX_Vector* s, uint32_t count, HVX_Vector* top) { *top = row_max<Hvx>(s, kTilePairs, count, *top); }
+void qf_softmax_max(const HVX_Vector* s, uint32_t count, HVX_Vector* top) { *top = row_max<Isa>(s, kTilePairs, count, *top); }
 void qf_softmax_exp_table(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, const uint16_t* table, HVX_Vector* p) {
-  row_exp<Hvx, ExpByTable>(s, kTilePairs, count, *top, table, p);
+  row_exp<Isa, ExpByTable>(s, kTilePairs, count, *top, table, p);
 }
 void qf_softmax_exp_f16(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
-  row_exp<Hvx, ExpByHalf>(s, kTilePairs, count, *top, nullptr, p);
+  row_exp<Isa, ExpByHalf>(s, kTilePairs, count, *top, nullptr, p);
 }
 void qf_softmax_exp_f32(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
-  row_exp<Hvx, ExpByFloat>(s, kTilePairs, count, *top, nullptr, p);
+  row_exp<Isa, ExpByFloat>(s, kTilePairs, count, *top, nullptr, p);
 }
 void qf_softmax_sum(const HVX_Vector* p, uint32_t count, const HVX_Vector* kept, HVX_Vector* sum) {
-  *sum = new_sum<Hvx>(*kept, *sum, row_sum<Hvx>(p, kTilePairs, count));
+  *sum = new_sum<Isa>(*kept, *sum, row_sum<Isa>(p, kTilePairs, count));
 }
 
 }  // extern "C"

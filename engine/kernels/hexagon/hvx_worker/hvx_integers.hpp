@@ -15,6 +15,15 @@ struct HvxIntegers {
   static Pair look_up(Vector indices, Vector tables) {
     return pair(hexagon::look_up<kTable>(indices, tables));
   }
+  // Of the bytes whose high nibble is kTable / 2 + 2 (kTable % 2); zero for others.
+  template <int kTable>
+  static Pair look_up_marked(Vector indices, Vector tables) {
+    return pair(Q6_Wh_vlut16_VbVhR(indices, tables, kTable / 2 + 2 * (kTable % 2)));
+  }
+  template <int kTable>
+  static Pair look_up_more(Pair found, Vector indices, Vector tables) {
+    return pair(Q6_Wh_vlut16or_WhVbVhR(Q6_W_vcombine_VV(found.hi, found.lo), indices, tables, kTable / 2 + 2 * (kTable % 2)));
+  }
   static Vector high_nibbles(Vector v) { return hexagon::high_nibbles(v); }
   static Vector shift_right(Vector v, int bits) { return Q6_Vuh_vlsr_VuhR(v, bits); }
   static Vector splat_half(int half) { return hexagon::splat_half(half); }
@@ -54,6 +63,12 @@ struct HvxIntegers {
   static Vector either(Vector a, Vector b) { return Q6_V_vor_VV(a, b); }
   static Vector subtract_word(Vector a, Vector b) { return Q6_Vw_vsub_VwVw(a, b); }
   static Pair interleave_words(Vector a, Vector b) { return pair(Q6_W_vshuff_VVR(b, a, -4)); }
+  template <int kBytes>
+  static Pair interleave(Vector a, Vector b) {  // pieces of so many bytes by turns
+    return pair(Q6_W_vshuff_VVR(b, a, -kBytes));
+  }
+  static Vector even_bytes(Vector a, Vector b) { return Q6_Vb_vshuffe_VbVb(b, a); }  // byte 2i of a and of b side by side
+  static Vector odd_bytes(Vector a, Vector b) { return Q6_Vb_vshuffo_VbVb(b, a); }
   static Pair deal_words(Vector v) { return pair(Q6_W_vdeal_VVR(v, v, -4)); }
   static Vector max_word(Vector a, Vector b) { return Q6_Vw_vmax_VwVw(a, b); }
   static Vector low_halves(Vector a, Vector b) { return Q6_Vh_vpacke_VwVw(b, a); }  // of a's words, then of b's

@@ -53,6 +53,10 @@ extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint1
 // the values.
 extern "C" void float_lut_tiles(const unsigned char* planes, const ZeroFields& zeros, const uint16_t* scales, uint32_t step,
                                 const uint16_t* tables, uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
+// The same with scales in the second tables (scaled_tables.hpp): tiles of the matrix unit's first operand, rows in the order of
+// scaled_row().
+extern "C" void float_scaled_tiles(const unsigned char* planes, const ZeroFields& zeros, const uint16_t* scales, uint32_t step,
+                                   const uint16_t* tables, uint32_t bits, uint32_t group, Zeros form, uint32_t blocks, uint16_t* tiles);
 // `pairs` pairs of tiles of an fp16 strip (panels.hpp).
 extern "C" void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles);
 // `pairs` times 8 columns of a bit-serial panel to int8 tiles [4 strips][tiles]. tables: of bit plane i, the bytes that four bits stand

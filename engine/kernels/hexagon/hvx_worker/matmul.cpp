@@ -1,5 +1,6 @@
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
 
+#include "engine/kernels/hexagon/hvx_worker/dma.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/lut_tile.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
@@ -54,8 +55,22 @@ bool holds_tables(const Operator& op) {
   return precomputed.kind == op.kind && precomputed.x == op.in[1] && precomputed.columns == op.columns && precomputed.batch == op.batch;
 }
 
-// Tile by tile: tables of its columns stay in registers for all of its panels, and y has the sums of the tiles before (T-MAN 4.3's spill
-// buffer), so blocks add up in ascending order whatever the tile.
+// Sums of a tile's rows while they wait for more of the depth (T-MAN 4.3's spill buffer). In DRAM they are the result itself, which leaves
+// the cache each time.
+alignas(kVectorBytes) float ordinary_sums[kMostTileRows];
+float* spill_buffer(Spill spill, float* y) {
+  if (spill == Spill::dram) return y;
+  return spill == Spill::l2 ? ordinary_sums : reinterpret_cast<float*>(idle_tcm());
+}
+void spill_sums(const Operator& op, float* sums, uint32_t count, Response& response) {
+  response.spilled[static_cast<uint32_t>(op.spill)] += count;
+  if (op.spill != Spill::dram) return;
+  clean_cache(sums, count * sizeof(float));
+  invalidate_cache(sums, count * sizeof(float));
+}
+
+// Tile by tile: tables of its columns stay in registers for all of its panels, and a spill buffer has the sums of the tiles before, so
+// blocks add up in ascending order whatever the tile.
 void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
   const bool rounded = op.kind == Kind::matmul_lut_rounded;
   const uint32_t blocks = lut_blocks(op.group, op.columns);
@@ -72,6 +87,9 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
     if (!made && rounded) hvx_lut_precompute_rounded(quants, units, op.group, blocks, bytes);
     if (!made && !rounded) hvx_lut_precompute(quants, op.columns / 4, table);
     for (uint32_t row = 0; row < op.rows; row += op.tile.rows) {
+      const uint32_t rows_left = op.rows - row, tile_rows = rows_left < op.tile.rows ? rows_left : op.tile.rows;
+      const bool whole = op.columns <= op.tile.columns;  // nothing waits
+      float* const waiting = whole ? y + row : spill_buffer(op.spill, y + row);
       for (uint32_t column = 0; column < op.columns; column += op.tile.columns) {
         const LutTile tile(op, row, column);
         const uint32_t of_tile = lut_blocks(op.group, tile.columns), before = lut_blocks(op.group, column), count = tile.columns / 16;
@@ -85,7 +103,7 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
           const ZeroFields zeros = tile.zeros(matrix, op, p);
           const uint16_t* scales = tile.scales(matrix, op, p);
           const int32_t* sums = weighted + p * of_tile * kLutPanelRows;
-          float* out = y + row + p * kLutPanelRows;
+          float* out = waiting + p * kLutPanelRows;
           if (rounded) {
             float_accumulate_rounded(sums, scales, scale_step(op), zeros, op.zeros, units + before, factor, of_tile, tile.rows_of(p),
                                      column > 0, out);
@@ -96,7 +114,11 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
           }
           advance(progress);
         }
+        if (column + op.tile.columns < op.columns) spill_sums(op, waiting, tile_rows, r.response());
       }
+      const Transfer results = run_of(reinterpret_cast<const unsigned char*>(waiting), reinterpret_cast<unsigned char*>(y + row),
+                                      tile_rows * static_cast<uint32_t>(sizeof(float)));
+      if (waiting != y + row) dma_copy(&results);
     }
   }
   precomputed = {all ? op.kind : Kind::none, op.in[1], op.columns, op.batch};
@@ -118,11 +140,13 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
     case Kind::matmul_lut:
     case Kind::matmul_lut_rounded:
     case Kind::matmul_hmx_lut:
+    case Kind::matmul_hmx_scaled:
     case Kind::matmul_hmx_int8: {
       const bool group = op.group == 32 || op.group == 64 || op.group == 128;
       if (!group || (columns & (op.group - 1)) != 0 || op.bits < 1 || op.bits > 4 || op.zero > 15) return false;
       if (op.scales != Scales::of_blocks && (op.scales != Scales::of_rows || op.zeros == Zeros::of_blocks)) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1) || !valid_tile(op)) return false;
+      if (op.spill > Spill::dram) return false;
       const bool planes = op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded, bytes = op.kind == Kind::matmul_hmx_int8;
       const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * lut_bytes_to(op, op.columns);

@@ -44,9 +44,9 @@ template <uint32_t kBits, uint32_t kGroup, uint32_t kTables>
           for (uint32_t plane = 0; plane < kBits; ++plane) {
             const HVX_Vector first = w[plane], second = w[kBits + plane], weight = splat(0x01010101 << plane), table = held[b + part + t];
             sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<0>(first, table));
-            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<1>(high_nibbles(first), table));
+            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<1>(shifted_nibbles(first), table));
             sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<2>(second, table));
-            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<3>(high_nibbles(second), table));
+            sum = Q6_Wh_vmpyacc_WhVubVb(sum, weight, look_up_bytes<3>(shifted_nibbles(second), table));
           }
         }
         even = part == 0 ? Q6_Ww_vmpy_VhVh(Q6_V_lo_W(sum), one) : Q6_Ww_vmpyacc_WwVhVh(even, Q6_V_lo_W(sum), one);

@@ -3,6 +3,7 @@
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/lut_tile.hpp"
+#include "engine/kernels/hexagon/scaled_tables.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -92,8 +93,8 @@ void panel_tile(const StagePass& pass, const Step& step, const unsigned char* pa
   }
   const ZeroFields zeros{panel + lut_row_scales(op), 1, lut_blocks(op.group, step.begin + c), zero_field_bits(op.bits)};
   const uint16_t* scales = halves_at(op.scales == Scales::of_rows ? panel : part);
-  float_lut_tiles(planes, zeros, scales, scale_step(op), tables, op.bits, op.group, op.zeros, lut_blocks(op.group, columns),
-                  halves_at(tiles));
+  const auto make = op.kind == Kind::matmul_hmx_scaled ? float_scaled_tiles : float_lut_tiles;
+  make(planes, zeros, scales, scale_step(op), tables, op.bits, op.group, op.zeros, lut_blocks(op.group, columns), halves_at(tiles));
 }
 
 // The accumulator's rows of fp16, widened.
@@ -102,6 +103,16 @@ void write_halves(const HmxModel& sums, uint32_t rows, uint32_t columns, float* 
   sums.store(out);
   for (uint32_t i = 0; i < rows; ++i) {
     for (uint32_t c = 0; c < columns; ++c) y[i * pitch + c] = half_value(out[tile_place(i, c)]);
+  }
+}
+
+// The same of a result that is turned: the accumulator's rows are strip `strip` of a panel, of which the matrix has `columns`.
+void write_turned(const HmxModel& sums, uint32_t strip, uint32_t rows, uint32_t columns, float* y, uint32_t pitch) {
+  uint16_t out[kTileElements];
+  sums.store(out);
+  for (uint32_t r = 0; r < kTile; ++r) {
+    const uint32_t at = scaled_row(strip, r);
+    for (uint32_t i = 0; at < columns && i < rows; ++i) y[i * pitch + at] = half_value(out[tile_place(r, i)]);
   }
 }
 
@@ -126,7 +137,9 @@ void multiply_strip(const StagePass& pass, const Step& step, HmxModel& unit, uin
   const uint32_t all = step.depth / kTile;
   for (uint32_t t = 0; t < all; t += most) {
     const uint32_t count = all - t < most ? all - t : most;
-    unit.multiply(x + t * kTileElements, tiles + (t * strips + s * (panel ? count : 0)) * kTileElements, count);
+    const Element *of_x = x + t * kTileElements, *of_w = tiles + (t * strips + s * (panel ? count : 0)) * kTileElements;
+    const bool turned = op.kind == Kind::matmul_hmx_scaled;
+    unit.multiply(turned ? of_w : of_x, turned ? of_x : of_w, count);
   }
 }
 
@@ -163,16 +176,17 @@ void make_tiles(const StagePass& pass, const Step& step, const unsigned char* we
 extern "C" [[gnu::noinline]] void hmx_multiply(const StagePass* pass, const Step* step, const unsigned char* activations,
                                                const unsigned char* tiles, float* y, uint32_t pitch, volatile uint32_t* progress) {
   const Operator& op = *pass->op;
-  const bool bytes = op.kind == Kind::matmul_hmx_int8;
+  const bool bytes = op.kind == Kind::matmul_hmx_int8, turned = op.kind == Kind::matmul_hmx_scaled;
   const uint32_t unit = unit_columns(op), strips = unit / kTile, of_tile = kTileElements * element_bytes(op);
   const auto* x_scales = reinterpret_cast<const float*>(pass->operand(2) + 2 * kVectorBytes) + pass->row;
   for (uint32_t c = 0; c < step->columns; c += unit, tiles += unit_tiles(op, step->depth)) {
     for (uint32_t m = 0; m < pass->rows; m += kTile) {
       const uint32_t rows = pass->rows - m < kTile ? pass->rows - m : kTile;
       const unsigned char* x = activations + (m / kTile * (op.columns / kTile) + step->begin / kTile) * of_tile;
-      for (uint32_t s = 0; s < strips && c + s * kTile < step->columns; ++s) {
-        const uint32_t column = c + s * kTile, columns = step->columns - column < kTile ? step->columns - column : kTile;
-        if (step->first) hmx[s].clear(rows);
+      for (uint32_t s = 0; s < strips && (turned || c + s * kTile < step->columns); ++s) {
+        const uint32_t column = turned ? c : c + s * kTile, left = step->columns - column, columns = left < kTile ? left : kTile;
+        if (step->first && turned) hmx[s].clear(kTile, rows);
+        if (step->first && !turned) hmx[s].clear(rows);
         if (bytes) {
           multiply_strip(*pass, *step, hmx[s], s, reinterpret_cast<const int8_t*>(x), reinterpret_cast<const int8_t*>(tiles));
         } else {
@@ -184,6 +198,8 @@ extern "C" [[gnu::noinline]] void hmx_multiply(const StagePass* pass, const Step
           const LutTile tile(op, row_of_tile(op, at), 0);
           const uint16_t* scales = tile.scales(pass->operand(0), op, (at - tile.row) / kLutPanelRows) + at % kLutPanelRows;
           write_scaled(hmx[s], scales, x_scales + m, rows, columns, out, pitch);
+        } else if (step->last && turned) {
+          write_turned(hmx[s], s, rows, left, out, pitch);
         } else if (step->last) {
           write_halves(hmx[s], rows, columns, out, pitch);
         }

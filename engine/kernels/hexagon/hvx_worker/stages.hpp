@@ -5,12 +5,15 @@
 
 namespace vitro::hexagon {
 
-// Before the operators of a request: its log is empty.
+// Before the operators of a request: its log is empty, nothing has been spilled.
 void begin_log(Response& response);
 // Behind them: the log is whole, and the CPU can see it.
 void end_log(Response& response);
 
 // Requires: valid_stages(op), inside(op, regions). index: of the operator in its request.
 void run_staged(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress);
+
+// TCM, for an operator without stages: no stage works meanwhile.
+unsigned char* idle_tcm();
 
 }  // namespace vitro::hexagon

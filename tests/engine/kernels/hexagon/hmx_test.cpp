@@ -155,6 +155,30 @@ TEST(HexagonHmx, bit_serial_panels_have_the_bits_of_the_cpu) {
   check(Format::w(2, 32, 'r'), Layout::lut, {1600, 288, 2});
 }
 
+// The same panels with scales and zero points in the tables (T-MAN 4.1), weights as the first operand. Shapes cut panels, units of 64
+// columns and strips of activations, and are deeper than what fits at once.
+TEST(HexagonHmx, tables_with_scales_in_them_have_the_bits_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
+  Rng rng(9);
+  const auto check = [&](Format format, Layout layout, MatmulShape shape) {
+    KernelCall call = matmul_call(rng, format, layout, variant::kHmx, shape);
+    call.method = Method::scaled_tables;
+    expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx_scaled);
+  };
+  for (const std::uint32_t bits : {1, 2, 3, 4}) {
+    for (const std::string_view form : {"", "z", "r"}) {
+      for (const std::uint32_t group : {32, 64, 128}) check(Format::w(bits, group, form), Layout::rows, {40, 256, 3});
+    }
+  }
+  check(Format::w(2, 64, 'z'), Layout::lut, {176, 192, 35});
+  check(Format::w(4, 32, 'z'), Layout::tiled, {48, 96, 2});
+  check(Format::w(3, 32, 'r'), Layout::rows, {48, 96, 2});
+  check(Format::w(1, 128), Layout::lut, {16, 8192 + 256, 33});
+  check(Format::w(2, 32), Layout::lut, {1200, 288, 2});
+}
+
 TEST(HexagonHmx, the_contract_is_the_product_within_its_bound) {
   Rng rng(5);
   const MatmulShape shape{32, 512, 3};

@@ -1,4 +1,4 @@
-#include "engine/kernels/lut/tiling.hpp"
+#include "engine/base/lut_tiling.hpp"
 
 #include <fmt/format.h>
 
@@ -6,11 +6,11 @@
 #include <bit>
 
 #include "engine/base/check.hpp"
-#include "engine/kernels/lut/lut_reference.hpp"
 
 namespace vitro::lut {
 namespace {
 
+constexpr std::uint32_t kGroup = 4;  // columns whose bits make one index (T-MAC, T-MAN: g = 4)
 constexpr std::uint32_t kIndexBits = 8, kHalfBytes = 2, kFloatBytes = 4;
 
 // Columns that an index covers: a table of 2^g entries has all signed sums of g activations.
@@ -18,7 +18,7 @@ std::uint32_t group_columns(LookUpInstruction look_up) { return static_cast<std:
 
 // What an entry holds beside the value of another activation row is no other table. vlut32 has each table twice.
 std::uint32_t columns_per_register(const TilingLimits& limits, LookUpInstruction look_up) {
-  return limits.vector_bytes * 8 / (look_up.entries * look_up.entry_bits) * static_cast<std::uint32_t>(kGroup);
+  return limits.vector_bytes * 8 / (look_up.entries * look_up.entry_bits) * kGroup;
 }
 
 // What the loops keep beside tables, all of vectors of byte indices, so values of 16 bits are two vectors. Packed indices, shifted ones and
@@ -49,7 +49,7 @@ std::uint32_t equivalent_madds(const TilingLimits& limits, LookUpInstruction loo
 }
 
 std::uint32_t kernel_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits) {
-  const std::uint32_t madds = limits.vector_bytes * 8 / kIndexBits * static_cast<std::uint32_t>(kGroup);
+  const std::uint32_t madds = limits.vector_bytes * 8 / kIndexBits * kGroup;
   if (look_up.entry_bits < value_bits) return madds * look_up.entry_bits / value_bits;  // a part of a value each
   return madds * std::min(look_up.entry_bits / value_bits, std::max(1u, limits.decode_rows));
 }

@@ -1,11 +1,8 @@
-#include "engine/kernels/lut/tiling.hpp"
+#include "engine/base/lut_tiling.hpp"
 
 #include <gmock/gmock.h>
 
 #include "engine/base/check.hpp"
-#include "engine/kernels/hexagon/hmx.hpp"
-#include "engine/kernels/hexagon/panels.hpp"
-#include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro::lut {
 namespace {
@@ -41,30 +38,6 @@ TEST(Tiling, look_ups_are_chosen_by_what_they_find_for_the_rows_at_hand) {
   two.decode_rows = 2;
   EXPECT_EQ(kernel_madds(two, kVlut16, 8), 1024u);
   EXPECT_EQ(search_tiling(two, {2, 64}, 8)->look_up.name, "VLUT16");
-}
-
-// What the worker's kernels and layouts have fixed divides the tile, whatever is searched: a tile is whole panels, and its columns are
-// whole blocks of whole tables.
-TEST(Tiling, panels_of_the_worker_are_steps_of_the_tile) {
-  const TilingLimits limits;
-  EXPECT_EQ(hexagon::kVectorBytes, limits.vector_bytes);
-  EXPECT_EQ(hexagon::kTile, limits.mma);
-  for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
-    for (const std::uint32_t group : {32u, 64u, 128u}) {
-      for (const std::uint32_t value_bits : {8u, 16u}) {
-        const auto tiling = search_tiling(limits, {bits, group}, value_bits);
-        ASSERT_TRUE(tiling);
-        EXPECT_EQ(tiling->rows % hexagon::kLutPanelRows, 0u);
-        EXPECT_EQ(tiling->columns % group, 0u);
-        EXPECT_EQ(tiling->columns / tiling->table_registers, 16u);  // four tables in a vector, as the kernels have them
-        EXPECT_LE(tiling->rows, hexagon::kMostTileRows);
-        EXPECT_EQ(tiling->columns, hexagon::kMostTileColumns);  // for which float stages are compiled and priced
-        const hexagon::TileShape packed = hexagon::tile_shape(bits, group);
-        EXPECT_EQ(packed.columns, tiling->columns);  // exact tables, rounded ones and prefill read one layout
-        EXPECT_EQ(packed.rows, search_tiling(limits, {bits, group})->rows);
-      }
-    }
-  }
 }
 
 TEST(Tiling, keeps_every_limit) {

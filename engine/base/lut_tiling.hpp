@@ -38,7 +38,7 @@ inline constexpr LookUpInstruction kVlut16{"VLUT16", 16, 16}, kVlut32{"VLUT32", 
 // Multiply-adds that one instruction stands for: values found, times the columns that an index covers (T-MAN Table 1).
 std::uint32_t equivalent_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits);
 
-// The same of the kernels here: tables of 16 sums (kGroup columns) whichever instruction finds them, since those of 32 sums cover five
+// The same of the kernels here: tables of 16 sums (four columns) whichever instruction finds them, since those of 32 sums cover five
 // columns, which divide no block; and of the values that an entry has room for those that belong to one of `decode_rows`.
 std::uint32_t kernel_madds(const TilingLimits& limits, LookUpInstruction look_up, std::uint32_t value_bits);
 
