@@ -51,6 +51,7 @@ class Meter {
   // Of a call that ended and lasted from `begin` to `end`, it computed for `time`, and waited else. Until it is told, it waited.
   void computed(std::size_t processor, Picoseconds begin, Picoseconds end, Picoseconds time);
 
+  const hw::PowerDraw& draw(std::size_t processor) const { return processors_[processor].draw; }  // as it was set last
   bool runs_kernel(std::size_t processor) const { return processors_[processor].kernel; }
   std::uint32_t storage_outstanding() const { return outstanding_; }  // those that begin later among them
 

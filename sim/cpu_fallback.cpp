@@ -41,7 +41,7 @@ void CpuFallback::run(const KernelCall& call, hw::Callback done) {
   left_ = cores.size();
   done_ = done;
   for (SimUnit* core : cores) {
-    core->lend(share_of(core->price(call), cores.size()), [this] {
+    core->lend(share_of(core->price(call), cores.size()), cause_of(call), [this] {
       if (--left_ == 0) done_();
     });
   }

@@ -43,6 +43,7 @@ class SimMachine final : public MachineHost {
   std::string_view kind() const override { return "sim"; }
   void run(Task<void> task) override;
   MachineReport report(Picoseconds begin, Picoseconds end) override;
+  std::optional<double> joules(Picoseconds begin, Picoseconds end) override;
 
  private:
   std::vector<std::string> chosen_units(const SimOptions& options);
@@ -62,6 +63,7 @@ class SimMachine final : public MachineHost {
   std::string policy_core_;
   Meter meter_;
   std::optional<PowerMeter> power_;
+  EnergyCauses causes_;
   BudgetedMemory memory_;
   std::optional<ReuseTracker> reuse_;
   std::vector<std::unique_ptr<SimUnit>> units_;
@@ -116,8 +118,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.shape_multiple = dispatch.shape_multiple;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, count_, reuse_ ? &*reuse_ : nullptr,
-                                                        units_, policy_core, soc_.policy_wakes(), options.check_operands}));
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, power_ ? &causes_ : nullptr, count_,
+                                                        reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
+                                                        options.check_operands}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
@@ -209,6 +212,12 @@ std::pair<double, double> SimMachine::cpu_busy(Picoseconds begin, Picoseconds en
   return {seconds, cycles};
 }
 
+std::optional<double> SimMachine::joules(Picoseconds begin, Picoseconds end) {
+  if (!power_) return std::nullopt;
+  meter_.settle(end);
+  return power_->joules(begin, end);
+}
+
 MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   MachineReport report;
   for (const auto& core : cores_) core->end_trace();
@@ -222,6 +231,9 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
       const PowerMeter::Joules joules = power_->parts(begin, end);
       report.energy_j = joules.sum();
       report.energy_parts_j = {{"base", joules.base}, {"units", joules.units}, {"dram", joules.dram}, {"flash", joules.flash}};
+      EnergyCauses::Split split = causes_.split(begin, end, joules);
+      report.energy_causes_j = std::move(split.causes);
+      report.communication_parts_j = std::move(split.communication);
       report.peak_power_w = power_->peak_watts(begin, end);
       if (std::optional<std::string> note = power_->thermal_note(begin, end)) report.notes.push_back(std::move(*note));
     }

@@ -70,6 +70,9 @@ void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<Ru
     return reject(done, fmt::format("{} has static shapes: graph \"{}\" was built for a batch of {} rows and is launched with {}",
                                     caps_.name, spec.name, batch_of(spec), bindings.batch->size()));
   }
+  if (bindings.keys > 0 && std::ranges::find(spec.keys, bindings.keys) == spec.keys.end()) {
+    return reject(done, fmt::format("{}: graph \"{}\" is not enumerated for {} keys", caps_.name, spec.name, bindings.keys));
+  }
   ++launches_;
   Job job;
   job.bound = std::make_unique<Chain>(bind(spec, bindings));
@@ -126,7 +129,11 @@ void SimUnit::begin_job() {
   if (!changes || dispatch.switch_graph.count() == 0) return begin_call();
   if (s_.power != nullptr) s_.power->set_activity(core_.processor(), dispatch.switch_activity);
   s_.executor.at(s_.executor.device_now() + dispatch.switch_graph, {device_, kSwitched}, [this] {
-    if (s_.power != nullptr) s_.power->set_activity(core_.processor(), 0);
+    if (s_.power != nullptr) {
+      const double seconds = to_seconds(core_.model().dispatch().switch_graph);
+      s_.causes->drew(Cause::switches, s_.executor.device_now(), s_.meter.draw(core_.processor()).idle * seconds);
+      s_.power->set_activity(core_.processor(), 0);
+    }
     begin_call();
   });
 }
@@ -149,20 +156,26 @@ void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
   s_.meter.kernel_begins(core_.processor(), call_began_);
   if (s_.power != nullptr) s_.power->before_call(core_.processor());
   written_ = work.written_bytes;
+  weights_ = std::min(work.weight_bytes, work.read_bytes);
+  moved_ = work.read_bytes - weights_ + work.written_bytes;
   core_.model().submit(work, done);
 }
 
-void SimUnit::note_call() {
+void SimUnit::note_call(Cause cause) {
   if (s_.power == nullptr) return;
+  const Picoseconds now = s_.executor.device_now(), computed = std::min(core_.model().computed(), now - call_began_);
   s_.power->dram_written(written_);
-  s_.meter.computed(core_.processor(), call_began_, s_.executor.device_now(), core_.model().computed());
+  s_.meter.computed(core_.processor(), call_began_, now, computed);
+  const hw::PowerDraw& draw = s_.meter.draw(core_.processor());
+  s_.causes->drew(cause, now, draw.stalled * to_seconds(now - call_began_) + (draw.busy - draw.stalled) * to_seconds(computed));
+  s_.causes->moved(now, weights_, moved_);
 }
 
 void SimUnit::end_call() {
   Job& job = jobs_.front();
   const KernelCall& call = (*job.chain)[call_];
   const Picoseconds now = s_.executor.device_now();
-  if (!job.on_cpu) note_call();
+  if (!job.on_cpu) note_call(cause_of(call));
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
@@ -230,15 +243,15 @@ void SimUnit::release() {
   start_next();
 }
 
-void SimUnit::lend(const hw::Work& work, hw::Callback done) {
+void SimUnit::lend(const hw::Work& work, Cause cause, hw::Callback done) {
   Job job;
-  job.share = std::make_unique<Share>(work, done);
+  job.share = std::make_unique<Share>(work, cause, done);
   enqueue(std::move(job));
 }
 
 void SimUnit::end_share() {
   const Picoseconds now = s_.executor.device_now();
-  note_call();
+  note_call(jobs_.front().share->cause);
   s_.meter.kernel_ends(core_.processor(), now);
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, "share", "of a graph that an accelerator gave back");
   hw::Callback done = jobs_.front().share->done;

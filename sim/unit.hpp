@@ -10,6 +10,7 @@
 #include "engine/machine/trace.hpp"
 #include "sim/core.hpp"
 #include "sim/cpu_fallback.hpp"
+#include "sim/energy_causes.hpp"
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
 #include "sim/power_meter.hpp"
@@ -27,6 +28,7 @@ class SimUnit final : public ComputeUnit {
     TraceSink& trace;
     Meter& meter;
     PowerMeter* power;  // null: the device file has no power block
+    EnergyCauses* causes;  // likewise
     const CountFunction& count;
     ReuseTracker* reuse;                                 // null: no processor prices what is read again
     const std::vector<std::unique_ptr<SimUnit>>& units;  // of the machine, this one among them; complete before the first call
@@ -53,7 +55,7 @@ class SimUnit final : public ComputeUnit {
   void release();
   // A call in this unit's prices, and time of this unit for a share of a call whose effect belongs to another unit.
   hw::Work price(const KernelCall& call) { return work_.build(call); }
-  void lend(const hw::Work& work, hw::Callback done);
+  void lend(const hw::Work& work, Cause cause, hw::Callback done);
 
  protected:
   void submit(const Chain& chain, Completion<RunResult>& done) override;
@@ -62,6 +64,7 @@ class SimUnit final : public ComputeUnit {
  private:
   struct Share {
     hw::Work work;
+    Cause cause{};
     hw::Callback done;
   };
   struct Job {
@@ -86,7 +89,7 @@ class SimUnit final : public ComputeUnit {
   void begin_job();
   void begin_call();
   void run_on_model(const hw::Work& work, hw::Callback done);
-  void note_call();  // that ends: what it has written to DRAM, and for how long it computed
+  void note_call(Cause cause);  // that ends: what it has moved, for how long it computed, and what it drew for which cause
   void end_call();
   void end_job();
   void answer(std::coroutine_handle<> waiter);
@@ -109,7 +112,7 @@ class SimUnit final : public ComputeUnit {
   Picoseconds awake_until_{-1};
   std::size_t call_ = 0;  // of the front job
   Picoseconds call_began_{0};
-  Bytes written_ = 0;  // to DRAM, by that call
+  Bytes written_ = 0, weights_ = 0, moved_ = 0;  // by that call: to DRAM, and from and to it weights and all else
   RunResult result_;
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 1, last_graph_ = 0;

@@ -118,7 +118,8 @@ Calibration drawn_loads(const DrawProfile& profile, std::uint64_t seed, const Mo
 
 MoeConfig calibrated(const Experiment& experiment, const ModelConfig& config) {
   MoeConfig moe = experiment.engine.ffn.experts;
-  if (experiment.engine.ffn.kind != "experts" || !moe.graphs || config.experts == 0 || !moe.loads.empty()) return moe;
+  const bool tiers = experiment.engine.ffn.kind == "experts" && moe.graphs, cache = experiment.engine.weights.experts.calibrated;
+  if ((!tiers && !cache) || config.experts == 0 || !moe.loads.empty()) return moe;
   const auto take = [&](Calibration calibration) {
     moe.loads = std::move(calibration.loads);
     moe.counts = std::move(calibration.counts);
@@ -129,9 +130,8 @@ MoeConfig calibrated(const Experiment& experiment, const ModelConfig& config) {
     take(drawn_loads(experiment.profile, experiment.workload.seed, config, experiment.engine.prefill_chunk));
   } else {
     throw ConfigError(
-        "engine.ffn.experts.calibration: is missing: expert tiers need the load of each expert (expected a recording, made by `vitro "
-        "profile "
-        "MODEL.gguf TEXT -o FILE`)");
+        "engine.ffn.experts.calibration: is missing: expert tiers and a calibrated cache need the load of each expert (expected a "
+        "recording, made by `vitro profile MODEL.gguf TEXT -o FILE`)");
   }
   return moe;
 }

@@ -65,6 +65,14 @@ Json parts(const PartTimes& times) {
   return out;
 }
 
+Json parts(const PartJoules& joules) {
+  Json out = Json::object();
+  for (std::size_t part = 0; part < joules.size(); ++part) {
+    if (joules[part] > 0) out[std::string(kPartNames[part])] = joules[part];
+  }
+  return out;
+}
+
 // Differences of neighbouring sums; the first one less what was counted before it.
 template <typename T>
 std::vector<T> differences(const std::vector<T>& sums, T before) {
@@ -187,6 +195,7 @@ Json describe(const Experiment& experiment, const LoadedModel& model, const std:
 Json expert_metrics(const MoeStats& stats) {
   return {{"token_drop_rate", optional_number(stats.drop_rate())},
           {"padded_share", optional_number(stats.padded_share())},
+          {"masked_keys_share", optional_number(stats.masked_keys_share())},
           {"cpu_share", optional_number(stats.cpu_share())},
           {"launches_per_layer", optional_number(stats.launches_per_layer())},
           {"expected_overflow", optional_number(stats.expected_overflow)},
@@ -267,6 +276,10 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
   metrics["energy_parts_j"] = Json(nullptr);
   for (const auto& [part, joules] : machine.energy_parts_j) metrics["energy_parts_j"][part] = joules;
+  if (!machine.energy_causes_j.empty()) {
+    for (const auto& [cause, joules] : machine.energy_causes_j) metrics["energy_causes_j"][cause] = joules;
+    for (const auto& [part, joules] : machine.communication_parts_j) metrics["communication_parts_j"][part] = joules;
+  }
   metrics["cpu_busy_s"] = optional_number(machine.cpu_busy_s);
   metrics["cpu_cycles"] = optional_number(machine.cpu_cycles);
   if (record.expert_cache) {
@@ -275,6 +288,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   }
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
   if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
+  if (record.prefill_joules) metrics["prefill_parts_j"] = parts(*record.prefill_joules);
   if (record.prompt_tokens > 0 && !prompt_only) metrics["decode_parts_ms"] = parts(record.decode_parts);
   metrics["peak_memory_bytes"] = record.budget.peak;
   metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);

@@ -38,6 +38,8 @@ struct WarmUp {
   std::optional<ExpertCacheStats> expert_cache = std::nullopt;
 };
 
+using PartJoules = std::array<double, kPartNames.size()>;
+
 struct RunRecord {
   std::uint32_t prompt_tokens = 0;
   Picoseconds loaded{};
@@ -49,6 +51,8 @@ struct RunRecord {
   StepRecord steps;
   std::optional<WarmUp> warm_up;  // of the last request; none before its end, or without one
   PartTimes prefill_parts{}, decode_parts{};
+  std::vector<PartWindow> prefill_windows;    // of the first request's prompt
+  std::optional<PartJoules> prefill_joules;  // in them; none where nothing measures energy, or there are several requests
   std::optional<MoeStats> prefill_experts;
   std::optional<ExpertCacheStats> prefill_expert_cache, expert_cache;  // until the first token; of the whole run
   GenerationResult generation;             // of the last request

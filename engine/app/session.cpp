@@ -104,12 +104,24 @@ void trace_memory(const Machine& machine) {
   }
 }
 
+std::optional<PartJoules> joules_of_parts(MachineHost& host, const std::vector<PartWindow>& windows) {
+  if (windows.empty()) return std::nullopt;
+  PartJoules joules{};
+  for (const PartWindow& window : windows) {
+    const std::optional<double> drawn = host.joules(window.begin, window.end);
+    if (!drawn) return std::nullopt;
+    joules[static_cast<std::size_t>(window.part)] += *drawn;
+  }
+  return joules;
+}
+
 Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   request.on_first_token = [&machine, run, decoder, record] {
     run->follow_window(1);
     record->prompt_ends(machine.storage.totals().bytes_read, decoder->cache_stats());
     record->prefill_parts = decoder->transformer->part_times();
+    if (record->requests.empty()) record->prefill_windows = decoder->transformer->take_part_windows();
     if (const MoeStats* experts = decoder->experts()) record->prefill_experts = *experts;
     if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->prefill_expert_cache = *stats;
     decoder->residency->decode_begins();
@@ -258,6 +270,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   }
   const GenerationResult& generation = record.generation;
   MachineReport machine = run.host->report(record.window_begins(), generation.end);
+  if (record.requests.empty()) record.prefill_joules = joules_of_parts(*run.host, record.prefill_windows);
   if (workload.warmup_tokens > 0 && !record.warm_up) {
     machine.notes.push_back(fmt::format("warmup_tokens: generation ended within the {} tokens of warm-up, so metrics are of all steps",
                                         workload.warmup_tokens));

@@ -21,6 +21,7 @@ class FaultyMachine final : public MachineHost {
   Machine& machine() override;
   std::string_view kind() const override { return inner_->kind(); }
   void run(Task<void> task) override { inner_->run(std::move(task)); }
+  std::optional<double> joules(Picoseconds begin, Picoseconds end) override { return inner_->joules(begin, end); }
   // The machine's, with a note of what fired.
   MachineReport report(Picoseconds begin, Picoseconds end) override;
 

@@ -31,6 +31,7 @@ Chain bind(const GraphSpec& spec, const Bindings& bindings) {
       call.layer = static_cast<std::int16_t>(call.layer + shift.value_or(0));
     }
     if (bindings.expert >= 0 && call.expert >= 0) call.expert = bindings.expert;
+    if (bindings.keys > 0 && call.is<ops::Attention>()) std::get<ops::Attention>(call.op).keys = bindings.keys;
   }
   return chain;
 }

@@ -44,6 +44,7 @@ struct GraphSpec {
   std::string name;
   Chain calls;
   bool built = false;  // ahead of time, by a planner: load() only loads
+  std::vector<std::uint32_t> keys;  // of its attention: the numbers that it is enumerated for, ascending; empty: there is one shape
 };
 
 struct Bindings {
@@ -58,6 +59,7 @@ struct Bindings {
   // For a graph that serves every layer: the layer of the first of the spec's calls that has one, the others keep their distance
   // to it, and the expert of all that have one. -1: as the spec says.
   std::int16_t layer = -1, expert = -1;
+  std::uint32_t keys = 0;  // of its attention, one that the spec names; 0: as the calls say
 };
 
 struct LaunchRequest {

@@ -29,6 +29,8 @@ struct Machine {
 struct MachineReport {
   std::optional<double> io_share, cpu_utilization, dram_bandwidth_gb_per_s, energy_j, peak_power_w;
   std::vector<std::pair<std::string, double>> energy_parts_j;  // of energy_j: "base", "units", "dram", "flash"; sums to it
+  std::vector<std::pair<std::string, double>> energy_causes_j;  // of energy_j: "compute", "communication", "rest"; sums to it
+  std::vector<std::pair<std::string, double>> communication_parts_j;  // "rows", "switches", "weights", "activations", "flash"; sums to it
   std::optional<double> cpu_busy_s, cpu_cycles;  // of all cores together; cycles at the clock that each has by its device file
   std::optional<double> flash_programmed_bytes;  // sim: that cells are programmed with for what the run wrote, moves inside included
   std::optional<double> flash_rated_bytes;       // sim: that a host may write over the device's life
@@ -49,6 +51,8 @@ class MachineHost {
   virtual void run(Task<void> task) = 0;
   // Metrics over [begin, end], the decode part of a run.
   virtual MachineReport report(Picoseconds begin, Picoseconds end) = 0;
+  // Energy of all that was drawn in a window that has passed; none where nothing measures it.
+  virtual std::optional<double> joules(Picoseconds /*begin*/, Picoseconds /*end*/) { return std::nullopt; }
 };
 
 }  // namespace vitro

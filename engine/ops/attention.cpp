@@ -18,6 +18,10 @@ void Attention::check(const Checker& check) const {
   check.float_elements(check.out(), "y", elements(q));
   if (scales_query && check.call().variant == variant::kLutExp) check.fail("lut_exp scales products of queries and keys, not queries");
   check.slice(pool.shape[0]);
+  for (const SeqPos& row : *check.call().batch) {
+    if (keys == 0 || row.position < keys) continue;
+    check.fail("position " + std::to_string(row.position) + " is beyond the " + std::to_string(keys) + " keys of its graph");
+  }
 }
 
 void Attention::count(Counter& c) const {
@@ -25,7 +29,8 @@ void Attention::count(Counter& c) const {
   const std::uint64_t dim = pool.shape[2], tokens_per_block = pool.shape[1], batch = c.call.batch->size();
   const std::uint64_t group = elements(q) / batch / dim / pool.shape[0], heads = sliced(c.call, pool.shape[0]).count;
   for (const SeqPos& row : *c.call.batch) {
-    const Range tokens = visible(row.position, window);
+    Range tokens = visible(row.position, window);
+    if (keys > 0) tokens = {0, keys};
     const std::uint64_t runs = (tokens.end() - 1) / tokens_per_block - tokens.first / tokens_per_block + 1;
     c.read(c.in(2), 4 * 2 * heads * runs);
     c.read(pool, heads * tokens.count * kv_pair_bytes(pool.format, pool.shape[2]));
@@ -44,6 +49,18 @@ namespace {
 Vector stored(bool halves, const Vector& x) {
   if (!halves) return x;
   return x.unaryExpr([](double v) { return double{half_to_float(float_to_half(static_cast<float>(v)))}; });
+}
+
+// Of one head of the pool and its queries: what a static shape computes beyond what the row sees.
+void tally_masked(const Attention& op, Reference& r, const KvPool& pool, Range seen, std::size_t group) {
+  const std::uint64_t masked = op.keys - seen.count, dim = pool.dim, block = pool.block_tokens;
+  const std::uint64_t runs = (op.keys - 1) / block + 1 - ((seen.end() - 1) / block - seen.first / block + 1);
+  r.touch(r.in(2), 4 * 2 * runs);
+  r.touch(r.in(1), masked * (pool.row_bytes(0) + pool.row_bytes(1)));
+  r.tally().row_runs += static_cast<std::uint32_t>(2 * runs);
+  if (pool.format != Format::f32) r.tally().conversions += 2 * masked * dim;
+  r.tally().macs += 2 * group * dim * masked;
+  r.tally().elementwise += group * masked * (work::kSoftmax + (op.scales_query ? 0 : 1));
 }
 
 }  // namespace
@@ -73,6 +90,7 @@ void Attention::reference(Reference& r) const {
           if (pool.format != Format::f32) r.tally().conversions += dim;
         }
       }
+      if (keys > 0) tally_masked(*this, r, pool, tokens, group);
       for (std::size_t g = 0; g < group; ++g) {
         const std::size_t at = (b * heads + h * group + g) * dim;
         const bool halves = r.in(0).format == Format::f16;

@@ -21,6 +21,9 @@ struct Attention {
   std::uint32_t window = 0;  // 0: all positions
   std::uint32_t pool_layers = 1;
   bool scales_query = false;  // q by `scale`, instead of its products with keys
+  // Of a graph of static shape: the keys that each row meets, those that it does not see masked. They change no result, but are read and
+  // multiplied all the same, also beyond what the pool holds. 0: those that it sees alone. Requires: none that it sees lies beyond.
+  std::uint32_t keys = 0;
 
   void check(const Checker& check) const;
   void count(Counter& c) const;

@@ -8,7 +8,7 @@
 namespace vitro {
 
 // A simulation makes 100,000 calls for a token, and copies them.
-static_assert(sizeof(Op) <= 20 && std::is_trivially_copyable_v<Op>, "parameters of an operator are a few plain numbers");
+static_assert(sizeof(Op) <= 24 && std::is_trivially_copyable_v<Op>, "parameters of an operator are a few plain numbers");
 
 std::string_view to_string(const Op& op) {
   return std::visit([](const auto& o) { return o.kName; }, op);

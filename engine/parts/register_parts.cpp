@@ -54,6 +54,7 @@ std::unique_ptr<Residency> make_expert_cache(const WeightsSetup& setup, const Ff
   options.look_ahead = setup.config.experts.look_ahead;
   options.ahead = setup.config.experts.ahead;
   options.experts_used = setup.model.experts_used;
+  if (setup.config.experts.calibrated) options.expected = ffn.experts.loads;
   return std::make_unique<ExpertResidency>(setup.machine, setup.weights, std::move(options));
 }
 

@@ -265,7 +265,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
     const Part part = part_of(phase, graph_);
     layers.enter(phase.layer);
     const StepSpan span(machine_, kPartNames[static_cast<std::size_t>(part)]);
-    const PartTimer timer(machine_.clock, part_times_, part);
+    const PartTimer timer(machine_.clock, part_times_, part_windows_, part);
     if (phase.whole_ffn) {
       if (around.prepares_next) prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);
       co_await run_ffn(&phase, context);

@@ -90,6 +90,7 @@ class Transformer {
   KvFlash* kv_tier() { return kv_flash_ ? &*kv_flash_ : nullptr; }                            // null: all keys and values are in DRAM
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }
+  std::vector<PartWindow> take_part_windows() { return part_windows_.take(); }  // of all steps until the first call
   const BypassCounts& bypass_counts() const { return bypass_counts_; }
   const MoveCounts& move_counts() const { return move_counts_; }
 
@@ -145,6 +146,7 @@ class Transformer {
   std::vector<Phase> alone_phases_;                       // of steps whose attention is one unit's
   std::vector<Phase> layer_phases_, layer_alone_phases_;  // the same, each of one layer: of prompts that go layer by layer
   PartTimes part_times_{};
+  PartWindows part_windows_;
   BypassCounts bypass_counts_;
   MoveCounts move_counts_;
   CallBuilder builder_;

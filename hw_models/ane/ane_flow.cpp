@@ -15,6 +15,7 @@ constexpr ParamSpec kParams[] = {
     {"switch_activity", Dimension::none, "0", "making another graph current draws nothing"},
     {"graph_limit", Dimension::bytes, "", ""},  // weights of one graph; above it the CPU runs it
     {"graph_count", Dimension::none, "128", "as many as a Core ML model may enumerate shapes"},
+    {"dequantise_per_second", Dimension::none, "0", "weights in int8 are converted before a model is built"},
     {"axis_limit", Dimension::none, "16384", "longest axis of a tensor that Core ML developers see on the ANE"},
     {"shape_multiple", Dimension::none, "16", "sizes that suit the ANE (NPUMoE 3.2)"},
     {"attention_rows", Dimension::none, "128", "query rows that share one pass over keys and values; their scores fit on chip"},
@@ -28,6 +29,11 @@ constexpr ParamSpec kParams[] = {
 };
 
 enum Kind : std::uint16_t { kStart };
+
+constexpr std::uint16_t kInt8 = 1;  // KernelCost::id of a product with weights in int8
+
+// One byte per weight, and scales.
+bool is_int8(std::string_view format) { return format == "q8_0" || format.starts_with("w8"); }
 
 // Operators of the engine that need what the ANE lacks (NPUMoE Fig. 4): indexing, scatter and gather, top-k, comparison,
 // layer norm. What is left are products, softmax, and element-wise operators.
@@ -56,7 +62,8 @@ FlowAne::FlowAne(const Site& site, const Params& params)
       tile_rows_(static_cast<std::uint32_t>(params.positive("attention_rows"))),
       macs_per_second_(params.positive("tflops") / 2 * 1e12),
       elementwise_per_second_(params.positive("elementwise_per_second")),
-      stream_bandwidth_(params.bandwidth("stream_bandwidth").value) {
+      stream_bandwidth_(params.bandwidth("stream_bandwidth").value),
+      dequantised_per_second_(params.number("dequantise_per_second")) {
   dispatch_.wake_up = params.time("dispatch");
   dispatch_.hand_back = params.time("synchronise");
   dispatch_.switch_graph = params.time("switch_graph");
@@ -70,11 +77,16 @@ FlowAne::FlowAne(const Site& site, const Params& params)
   dispatch_.graph_axis = static_cast<std::uint32_t>(params.number("axis_limit"));
 }
 
+KernelCost FlowAne::kernel(std::string_view, std::string_view format) {
+  return {static_cast<std::uint16_t>(is_int8(format) ? kInt8 : 0), true};
+}
+
 std::string FlowAne::objection(std::string_view op, std::string_view format) const {
   for (const Lacking& lacking : kLacking) {
     if (op == lacking.op) return fmt::format("the ANE has no {} (operator {}): it belongs on the CPU", lacking.what, op);
   }
   const bool weights = op == "matmul" || op == "attention";  // activations are converted on their way in
+  if (op == "matmul" && is_int8(format) && dequantised_per_second_ > 0) return {};
   if (weights && format != "f16")
     return fmt::format("the ANE computes in f16 and {} came with {} weights or keys (expected f16)", op, format);
   return {};
@@ -89,6 +101,12 @@ double FlowAne::arithmetic_seconds(const Work& work) const {
   return macs / macs_per_second_ + vector;
 }
 
+double FlowAne::stream_seconds(const Work& work) const {
+  const double seconds = static_cast<double>(work.weight_bytes) / stream_bandwidth_;
+  if (work.kernel != kInt8 || work.columns == 0) return seconds;
+  return std::max(seconds, static_cast<double>(work.columns) * work.depth / dequantised_per_second_);
+}
+
 void FlowAne::submit(const Work& work, Callback done) {
   VITRO_CHECK(!busy_, "the ANE runs one call at a time");
   busy_ = true;
@@ -100,7 +118,7 @@ void FlowAne::submit(const Work& work, Callback done) {
   weights_ = {};
   weights_.port = port_;
   weights_.length = work.weight_bytes;
-  weights_.pace = from_seconds(static_cast<double>(work.weight_bytes) / stream_bandwidth_);
+  weights_.pace = from_seconds(stream_seconds(work));
   activations_ = {};
   activations_.port = port_;
   activations_.written = work.written_bytes / 2;

@@ -3,6 +3,7 @@
 // A product streams its weights and then computes: NPUMoE Table 5 shows both times one after the other (docs/design/ane-gpu.md), so
 // a graph of few rows is bound by the stream and one of many by the cores. Output channels go to the cores in blocks of
 // `shape_multiple` elements (NPUMoE 3.2), to which every dimension is padded: a narrow product leaves cores idle.
+// Weights in int8 take half of the stream, and become float16 on the way, at a rate of their own (NPUMoE 5.1).
 // Attention reads keys and values once per tile of query rows; its softmax goes through slower element-wise hardware.
 #pragma once
 #include <vector>
@@ -19,8 +20,8 @@ class FlowAne final : public ComputeModel {
   static std::vector<ParamSpec> params();
 
   const DispatchCosts& dispatch() const override { return dispatch_; }
-  // One rate for all: what is not float16 is refused, so nothing else needs a price.
-  KernelCost kernel(std::string_view, std::string_view) override { return {0, true}; }
+  // One rate for all products, which are in float16. Of weights in int8 it has to know, since it turns them into that first.
+  KernelCost kernel(std::string_view variant, std::string_view format) override;
   std::string objection(std::string_view op, std::string_view format) const override;  // NPUMoE Fig. 4
   void submit(const Work& work, Callback done) override;
   void preempt(Picoseconds) override {}  // runs no system work
@@ -29,6 +30,7 @@ class FlowAne final : public ComputeModel {
 
  private:
   double arithmetic_seconds(const Work& work) const;
+  double stream_seconds(const Work& work) const;  // of a product's weights into the cores
   void compute();
 
   Context& context_;
@@ -39,6 +41,7 @@ class FlowAne final : public ComputeModel {
   Picoseconds call_overhead_;
   std::uint32_t cores_, multiple_, tile_rows_;
   double macs_per_second_, elementwise_per_second_, stream_bandwidth_;
+  double dequantised_per_second_;  // weights; 0: it reads float16 alone
 
   bool busy_ = false;
   DramRequest weights_, activations_;

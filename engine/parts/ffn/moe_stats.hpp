@@ -14,6 +14,7 @@ struct MoeStats {
   std::uint64_t pairs = 0;                  // (row, expert) pairs that the router chose
   std::uint64_t dropped = 0, on_cores = 0;  // of them; the rest ran in graphs
   std::uint64_t padded = 0;                 // rows that graphs computed for nobody
+  std::uint64_t keys = 0, masked_keys = 0;  // pairs of a row and a key that attention's static graphs computed; of them for nobody
   std::uint64_t graphs = 0, left_graphs = 0;  // that units hold for good; that they did not take, so that cores compute their experts
   std::uint64_t graph_loads = 0;              // of graphs that come ahead of their layer
   std::optional<double> expected_overflow;    // share of a chunk's pairs, by calibration; none: no expert is in a graph
@@ -28,6 +29,7 @@ struct MoeStats {
   std::optional<double> cpu_share() const { return share(on_cores, pairs); }
   // Of all rows that experts computed, on whatever unit (NPUMoE 5.8).
   std::optional<double> padded_share() const { return share(padded, pairs - dropped + padded); }
+  std::optional<double> masked_keys_share() const { return share(masked_keys, keys); }
   std::optional<double> launches_per_layer() const { return share(launches, layers); }
 };
 

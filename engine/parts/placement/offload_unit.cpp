@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 
@@ -22,8 +23,8 @@ void for_each_bound(Chain& chain, F f) {
 
 }  // namespace
 
-OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator, Offloaded what)
-    : machine_(machine), core_(core), accelerator_(accelerator), what_(what), scope_(machine.executor) {}
+OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator, Offloaded what, std::vector<std::uint32_t> keys)
+    : machine_(machine), core_(core), accelerator_(accelerator), what_(what), keys_(std::move(keys)), scope_(machine.executor) {}
 
 OffloadUnit::~OffloadUnit() {
   for (const auto& [key, graph] : graphs_) accelerator_.unload(graph);
@@ -104,6 +105,7 @@ Task<bool> OffloadUnit::load_part(const Chain* part) {
   spec.name = fmt::format("layer {} {}", part->front().layer, what_ == Offloaded::attention ? "attention" : "products");
   spec.built = true;  // shapes are known when a model is installed
   spec.calls = *part;
+  if (std::ranges::any_of(*part, [](const KernelCall& call) { return call.is<ops::Attention>(); })) spec.keys = keys_;
   std::size_t slot = 0;
   for_each_bound(spec.calls, [&](View& view) {
     view.slot = static_cast<std::uint16_t>(++slot);
@@ -131,8 +133,38 @@ Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
     }
     co_return;
   }
+  const auto attention = std::ranges::find_if(part, [](const KernelCall& call) { return call.is<ops::Attention>(); });
+  if (keys_.empty() || attention == part.end()) co_return co_await launch_part(std::move(part), 0, all);
+  const auto index = static_cast<std::size_t>(attention - part.begin());
+  co_await run_enumerated(std::move(part), index, all);
+}
+
+// In the smallest shape that holds what the rows see.
+Task<void> OffloadUnit::run_enumerated(Chain part, std::size_t attention, RunResult* all) {
+  const KernelCall& call = part[attention];
+  const std::uint32_t window = call.get<ops::Attention>().window;
+  std::uint32_t needed = 1;
+  std::uint64_t seen = 0;
+  for (const SeqPos& row : *call.batch) {
+    needed = std::max(needed, row.position + 1);
+    seen += window > 0 ? std::min(window, row.position + 1) : row.position + 1;
+  }
+  const auto shape = std::ranges::lower_bound(keys_, needed);
+  if (shape == keys_.end()) {
+    machine_.trace.decision("keep on core", fmt::format("layer {} attention", call.layer),
+                            fmt::format("{} keys are beyond the {} of its largest graph", needed, keys_.back()));
+    co_return co_await run_part(std::move(part), false, all);
+  }
+  const std::uint64_t pairs = call.batch->size() * std::uint64_t{*shape};
+  key_counts_.pairs += pairs;
+  key_counts_.masked += pairs - seen;
+  co_await launch_part(std::move(part), *shape, all);
+}
+
+Task<void> OffloadUnit::launch_part(Chain part, std::uint32_t keys, RunResult* all) {
   const Graph graph = graphs_.at(key_of(part));
   Bindings bindings;
+  bindings.keys = keys;
   bindings.batch = part.front().batch;
   for_each_bound(part, [&](const View& view) { bindings.views.push_back(view); });
   machine_.clock.charge(PolicyWork::submit, 1);

@@ -73,6 +73,22 @@ void read_stages(Reader& reader, PlacementConfig& placement) {
   }
 }
 
+void read_keys(Reader& reader, PlacementConfig& placement) {
+  const Node* given = reader.raw("attention_keys");
+  if (given == nullptr || given->is_scalar()) {
+    const std::string shapes = reader.choice("attention_keys", {"chunks", "powers", "visible"}, "chunks");
+    placement.key_shapes = shapes == "powers" ? KeyShapes::powers : shapes == "visible" ? KeyShapes::visible : KeyShapes::chunks;
+    return;
+  }
+  placement.key_shapes = KeyShapes::listed;
+  for (const std::int64_t keys : reader.integers("attention_keys", 1, 1 << 24)) {
+    if (!placement.keys.empty() && keys <= placement.keys.back())
+      reader.fail("attention_keys", "is not ascending (expected for example [1024, 4096])");
+    placement.keys.push_back(static_cast<std::uint32_t>(keys));
+  }
+  if (placement.keys.empty()) reader.fail("attention_keys", "is empty (expected for example [1024, 4096])");
+}
+
 }  // namespace
 
 std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::uint32_t most) {
@@ -117,6 +133,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   placement.prefill = reader.boolean("prefill", true);
   placement.graph_units = read_names(reader, "graph_units", "ane0");
   placement.attention_on_unit = reader.choice("attention", {"unit", "cores"}, "unit") == "unit";
+  read_keys(reader, placement);
   placement.stages_kv = reader.choice("kv", {"cores", "staged"}, "cores") == "staged";
   placement.outliers = reader.quantity("outliers", Dimension::ratio, 0);
   if (placement.outliers < 0 || placement.outliers >= 1) {

@@ -13,6 +13,10 @@
 
 namespace vitro {
 
+// Of a graph's attention: whole chunks of keys; a chunk times powers of two; those that are listed; or what rows see, which no static graph
+// can, to tell what its padding costs.
+enum class KeyShapes : std::uint8_t { chunks, powers, listed, visible };
+
 struct PlacementConfig {
   // What the accelerator `unit` takes of a step with up to `batch` rows.
   struct Split {
@@ -30,6 +34,8 @@ struct PlacementConfig {
   bool prefill = true;                   // whole prefills on `unit` (PowerInfer-2, section 4.1.1)
   std::vector<std::string> graph_units;  // that run graphs of experts and of a chunk's attention; empty: all of static graphs
   bool attention_on_unit = true;         // of a full chunk, on the first of graph_units, if it runs static graphs
+  KeyShapes key_shapes = KeyShapes::chunks;  // of that attention, on static graphs: the numbers of keys that a graph is enumerated for
+  std::vector<std::uint32_t> keys;       // of KeyShapes::listed, ascending
   bool stages_kv = false;                // `kv: staged`: keys and values that an accelerator does not read are converted for it
   double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it
   std::uint32_t sessions = 0;            // of an accelerator, each of which maps so much and no more; 0: as many as the model takes

@@ -205,6 +205,21 @@ class PromptsOnAccelerator final : public BesideAccelerator {
   }
 };
 
+// A neural engine's graph has so many shapes at most (the device file's graph_count says where that is from).
+constexpr std::uint32_t kMostShapes = 128;
+
+std::vector<std::uint32_t> enumerated_keys(const PlacementConfig& config, std::uint32_t chunk) {
+  if (config.key_shapes == KeyShapes::visible) return {};
+  if (config.key_shapes == KeyShapes::listed) return config.keys;
+  std::vector<std::uint32_t> keys;
+  const bool powers = config.key_shapes == KeyShapes::powers;
+  constexpr std::uint32_t kLongest = 1 << 24;
+  for (std::uint32_t next = chunk; keys.size() < kMostShapes && next <= kLongest; next = powers ? 2 * next : next + chunk) {
+    keys.push_back(next);
+  }
+  return keys;
+}
+
 // `chunk_attention`: a full chunk's attention is one accelerator's, through the first core; the rest is the cores' (NPUMoE 3.2).
 class ChunkAttention final : public SharedPlacement {
  public:
@@ -216,10 +231,14 @@ class ChunkAttention final : public SharedPlacement {
           "place)");
     }
     ComputeUnit* const first = graph_units_.front();
-    if (!setup.config.attention_on_unit || !first->caps().static_graphs) return;
-    stages_kv_ = setup.kv_format != Format::f16 && setup.config.stages_kv;  // a neural engine computes in f16
+    if (!setup.config.attention_on_unit || is_core(*first)) return;
+    const bool fixed = first->caps().static_graphs;  // else it is a GPU, which computes as many keys as there are
+    stages_kv_ = fixed && setup.kv_format != Format::f16 && setup.config.stages_kv;  // a neural engine computes in f16
     if (setup.kv_format != Format::f16 && !stages_kv_) return;
-    offloads_.push_back(std::make_unique<OffloadUnit>(setup.machine, *cores_.front(), *first, Offloaded::attention));
+    std::vector<std::uint32_t> keys;
+    if (fixed) keys = enumerated_keys(setup.config, setup.prefill_chunk);
+    offloads_.push_back(
+        std::make_unique<OffloadUnit>(setup.machine, *cores_.front(), *first, Offloaded::attention, std::move(keys)));
     OffloadUnit* const offload = offloads_.back().get();
     const std::uint32_t chunk = setup.prefill_chunk;
     std::vector<Accelerator::Split> splits;

@@ -16,6 +16,7 @@ class Always final : public Eviction {
   void erase(std::uint32_t block) override { rule_->erase(block); }
   void newcomer(std::uint32_t block) override { rule_->newcomer(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return rule_->victim_at_any_price(held); }
+  void expect(std::uint32_t block, double uses) override { rule_->expect(block, uses); }
   void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override { rule_->next_layer(); }
   std::vector<std::uint32_t> next_token() override { return rule_->next_token(); }
@@ -53,6 +54,7 @@ class Bypass final : public Eviction {
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
     return rule_->victim_at_any_price(held);
   }
+  void expect(std::uint32_t block, double uses) override { rule_->expect(block, uses); }
   void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override {
     used_.mark(layers_);

@@ -187,6 +187,10 @@ class Popularity final : public Eviction {
   void weigh(std::uint32_t block, float weight) override {
     if (by_router_ && weight > 0) weigh_resident(block, weight);
   }
+  // What a long text of so many uses per token would have left: a geometric sum of them.
+  void expect(std::uint32_t block, double uses) override {
+    if (uses > 0) weigh_resident(block, uses / (1 - std::exp2(-1 / kHalfLife)));
+  }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
     for (const auto& [worth, block] : order_) {
       if (!held(block)) return block;

@@ -29,6 +29,8 @@ class Eviction {
   virtual std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) = 0;
   // The same for a newcomer that has to stay, whatever it is worth.
   virtual std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) { return victim(held); }
+  // Before the first use: a calibration says how often a token uses the block, at most 1 time or so. Rules that count no uses ignore it.
+  virtual void expect(std::uint32_t /*block*/, double /*uses*/) {}
   // A router gave the block this weight; resident or not.
   virtual void weigh(std::uint32_t /*block*/, float /*weight*/) {}
   // A layer is through.

@@ -38,6 +38,7 @@ class ExpertPool {
   std::optional<Place> admit_if_worth(std::uint32_t block, const Held& held);
 
   void touch(std::uint32_t block);  // Requires: resident
+  void expect(std::uint32_t block, double uses) { rule_->expect(block, uses); }   // Eviction::expect
   void weigh(std::uint32_t block, float weight) { rule_->weigh(block, weight); }  // Eviction::weigh; resident or not
   void keep(std::uint32_t block);   // for good. Requires: resident
   void drop(std::uint32_t block);   // it is not there after all. Requires: resident, not kept

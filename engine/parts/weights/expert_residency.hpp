@@ -22,6 +22,8 @@ struct ExpertCacheOptions {
   bool look_ahead = false;            // experts of the next layer are read before its router has chosen
   std::string ahead = "router";       // which ones: a rule of look_ahead_rule.hpp
   std::uint32_t experts_used = 1;     // of a row
+  // By layer with experts: the share of a calibration's choices that each of them has. Empty: the cache knows of none before its first use.
+  std::vector<std::vector<double>> expected;
 };
 
 // Decides in plan order; what it reads, and when somebody waits, follows from that. Memory of a slot is bound when a call is submitted.
@@ -95,6 +97,7 @@ class ExpertResidency final : public DenseResidency {
   void begin_load(Place place, ExpertPool::Place where, bool wanted);
   void make_room(Block& gone, ExpertLoad& newcomer);
   void log(std::string_view kind, const Block& block) const;
+  void expect(Pool& pool) const;
   View in_slot(const Pool& pool, std::uint32_t block, std::uint32_t slot) const;
   Task<void> read_now(Place place);
   // Whether so many rows choose nearly every expert of a layer: seven of eight, if all are chosen alike (1 - exp(-2)).

@@ -89,12 +89,29 @@ Task<void> ExpertResidency::load() {
     pool.filled_by.resize(slots);
     const auto blocks = static_cast<std::uint32_t>(pool.blocks.size());
     pool.cache.emplace(blocks, slots, make_eviction(options_.eviction, {blocks, slots, 0, layers, options_.admission}));
+    expect(pool);
     expert_stats_.slots += slots;
   }
   co_await DenseResidency::load();
   if (slots < pools_.front().blocks.size()) co_return;
   for (std::size_t pool = 0; pool < pools_.size(); ++pool) {
     for (std::uint32_t block = 0; block < slots; ++block) co_await read_now({pool, block});
+  }
+}
+
+// What the calibration knows of a layer's experts.
+void ExpertResidency::expect(Pool& pool) const {
+  for (std::size_t layer = 0; layer < options_.expected.size(); ++layer) {
+    const std::vector<double>& shares = options_.expected[layer];
+    const std::size_t first = layer * pool.experts;
+    if (shares.size() != pool.experts || options_.expected.size() * pool.experts != pool.blocks.size()) {
+      throw ConfigError(fmt::format(
+          "engine.ffn.experts.loads: has {} layers of {} experts, but {} of {} are cached (expected the loads of this model)",
+          options_.expected.size(), shares.size(), pool.blocks.size() / pool.experts, pool.experts));
+    }
+    for (std::uint32_t expert = 0; expert < pool.experts; ++expert) {
+      pool.cache->expect(static_cast<std::uint32_t>(first + expert), shares[expert] * options_.experts_used);
+    }
   }
 }
 

@@ -27,12 +27,17 @@ std::optional<BundleForm> read_layout(Reader& reader, const WeightsConfig& weigh
                                     reader.name_of("bundle")));
 }
 
-ExpertCacheConfig read_experts(Reader reader, const std::vector<std::string>& aheads) {
+ExpertCacheConfig read_experts(Reader reader, const std::vector<std::string>& aheads, const std::string& eviction) {
   ExpertCacheConfig experts;
   experts.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes, 0));
   experts.look_ahead = reader.boolean("look_ahead", experts.look_ahead);
   experts.ahead = reader.choice("ahead", aheads, experts.ahead);
   experts.window = static_cast<std::uint32_t>(reader.integer("window", 1, 256, experts.window));
+  experts.calibrated = reader.choice("popularity", {"seen", "calibrated"}, "seen") == "calibrated";
+  if (experts.calibrated && eviction != "popularity") {
+    reader.fail("popularity", fmt::format("calibrated can not be combined with eviction: {}, which has no use for it (expected popularity)",
+                                          eviction));
+  }
   reader.finish();
   return experts;
 }
@@ -64,7 +69,7 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
     reader.fail("window", fmt::format("can not be combined with {}: {}", reader.name_of("eviction"), neurons.eviction));
   }
   neurons.report_bound = reader.boolean("report_bound", false);
-  weights.experts = read_experts(reader.section("experts"), aheads);
+  weights.experts = read_experts(reader.section("experts"), aheads, neurons.eviction);
   weights.bundles = read_layout(reader, weights, by_neuron || weights.kind == "bundles");
   if (weights.bundles && neurons.eviction == "router") {
     const std::string neurons_by = by_neuron ? "engine.ffn.kind: clusters" : reader.name_of("kind") + ": " + weights.kind;
@@ -74,6 +79,10 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
   if (weights.kind == "experts" && !weights.bundles && neurons.eviction == "window") {
     reader.fail("eviction", fmt::format("window can not be combined with {}: experts: what no token of the last ones used is counted for "
                                         "neurons (expected lru or another rule)", reader.name_of("kind")));
+  }
+  if (weights.experts.calibrated && (weights.kind != "experts" || weights.bundles)) {
+    reader.fail("kind", fmt::format("{} can not be combined with experts.popularity: calibrated, which is of whole experts behind a cache "
+                                    "(expected experts)", weights.kind));
   }
   reader.finish();
   return weights;

@@ -29,6 +29,7 @@ struct ExpertCacheConfig {
   bool look_ahead = true;   // the next layer's router is asked on this layer's input, and what it names is read ahead
   std::string ahead = "router";  // what is: a rule of look_ahead_rule.hpp
   std::uint32_t window = 8;  // requests in flight
+  bool calibrated = false;   // its rule knows the loads of engine.ffn.experts before the first token
 };
 
 struct WeightsConfig {

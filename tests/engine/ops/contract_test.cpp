@@ -181,6 +181,10 @@ TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {
   KernelCall beyond = call;
   beyond.batch = std::make_shared<std::vector<SeqPos>>(call.batch->size(), SeqPos{0, 64});
   EXPECT_THAT(message_of(beyond), HasSubstr("position 64 needs block"));
+  KernelCall few = call;
+  few.batch = std::make_shared<std::vector<SeqPos>>(call.batch->size(), SeqPos{0, 1});
+  std::get<ops::Attention>(few.op).keys = 1;
+  EXPECT_THAT(message_of(few), HasSubstr("position 1 is beyond the 1 keys of its graph"));
   for (std::uint32_t i = 0; i < elements(call.in[2]); ++i) call.in[2].as<std::uint32_t>()[i] = 1'000'000;
   EXPECT_THAT(message_of(call), HasSubstr("block 1000000 is outside a pool of"));
 }

@@ -38,6 +38,27 @@ TEST(Count, equals_the_tally_of_the_reference) {
   }
 }
 
+// A static shape: what a row does not see is read and multiplied all the same.
+TEST(Count, of_attention_with_static_keys_is_that_of_rows_that_see_them_all) {
+  Rng rng(22);
+  for (int i = 0; i < 60; ++i) {
+    KernelCall call = random_call(rng, ops::Attention{}, variant::kFloat);
+    std::uint32_t needed = 1;
+    for (const SeqPos& row : *call.batch) needed = std::max(needed, row.position + 1);
+    std::get<ops::Attention>(call.op).keys = needed + static_cast<std::uint32_t>(i % 3);
+    WorkCounts tally;
+    run_reference(with_own_output(call), &tally);
+    expect_equal_counts(count(call), tally, std::to_string(i));
+    std::get<ops::Attention>(call.op).keys = needed;
+    KernelCall all = call;
+    std::vector<SeqPos> rows = *call.batch;
+    for (SeqPos& row : rows) row.position = needed - 1;
+    all.batch = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+    all.op = ops::Attention{.pool_layers = call.get<ops::Attention>().pool_layers, .scales_query = call.get<ops::Attention>().scales_query};
+    expect_equal_counts(count(call), count(all), "all see " + std::to_string(needed));
+  }
+}
+
 // Heads outside the slice are not counted.
 TEST(Count, of_a_norm_of_heads_is_the_tally_of_those_in_the_slice) {
   Rng rng(23);

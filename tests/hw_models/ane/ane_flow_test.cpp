@@ -84,7 +84,29 @@ TEST(FlowAne, refuses_what_it_lacks_and_what_is_not_float16) {
     EXPECT_EQ(bench.model().objection(op, "f16"), "");
     EXPECT_THAT(bench.model().objection(op, "f32"), HasSubstr("expected f16"));
     EXPECT_THAT(bench.model().objection(op, "q4_0"), HasSubstr("q4_0"));
+    EXPECT_THAT(bench.model().objection(op, "q8_0"), HasSubstr("q8_0"));
   }
+}
+
+// Of 4096 weights: 8192 bytes in float16, 4352 in int8 with their scales.
+Picoseconds time_of_weights(std::string_view format, Bytes bytes, std::string_view rate) {
+  ModelBench<FlowAne> bench(
+      "{cores: 4, tflops: 0.002, bandwidth: 10 GB/s, stream_bandwidth: 1 GB/s, graph_limit: 1 GB, call_overhead: 0 us, "
+      "dequantise_per_second: " + std::string(rate) + "}");
+  EXPECT_EQ(bench.model().objection("matmul", format), "");
+  EXPECT_NE(bench.model().objection("attention", "q8_0"), "");
+  Work work = product(16, 64, 64);
+  work.kernel = bench.model().kernel("float", format).id;
+  work.read_bytes = work.weight_bytes = bytes;
+  return bench.time_of(work);
+}
+
+TEST(FlowAne, weights_in_int8_take_half_of_the_stream_and_become_float16_at_a_rate) {
+  const Picoseconds computing(65'536'000);
+  EXPECT_EQ(time_of_weights("f16", 8192, "1e9"), computing + Picoseconds(8'192'000));
+  EXPECT_EQ(time_of_weights("q8_0", 4352, "1e9"), computing + Picoseconds(4'352'000));    // it keeps up with the stream
+  EXPECT_EQ(time_of_weights("q8_0", 4352, "0.5e9"), computing + Picoseconds(8'192'000));  // and here it does not
+  EXPECT_EQ(time_of_weights("f16", 8192, "0.5e9"), computing + Picoseconds(8'192'000));
 }
 
 }  // namespace

@@ -133,3 +133,34 @@ def test_batches_decode_alike(machine, workload, expert_bytes):
     given = cached(machine, {"budget": f"{3 * expert_bytes} B"})
     given["workload"] |= workload
     assert vitro.run(given)["sequences"] == kept["sequences"]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("popularity")
+    text, out = folder / "text.txt", folder / "experts.vtrc"
+    text.write_text(TEXT[:1500])
+    vitro.perplexity(MODEL, text, overrides={"engine.record": str(out)})
+    return str(out)
+
+
+@pytest.mark.parametrize("machine", ["sim", "host"])
+def test_a_calibrated_cache_decides_otherwise_and_changes_no_token(machine, dense, expert_bytes, recording):
+    runs = {}
+    for popularity in ("seen", "calibrated"):
+        given = cached(machine, {"budget": f"{8 * expert_bytes} B", "look_ahead": False, "popularity": popularity}, "popularity",
+                       ffn={"experts": {"calibration": recording}})
+        runs[popularity] = vitro.run(given)
+        assert runs[popularity]["tokens"] == dense
+    loads = {name: run["metrics"]["expert_cache"]["loads"] for name, run in runs.items()}
+    assert loads["calibrated"] != loads["seen"]
+
+
+@pytest.mark.parametrize("overrides, message", [
+    ({"engine.weights.eviction": "lru"}, "can not be combined with eviction: lru"),
+    ({"engine.weights.kind": "dram"}, "popularity: calibrated"), ({"engine.ffn.experts.calibration": None}, "calibration: is missing"),
+    ({"engine.ffn.experts.calibration": None, "engine.ffn.experts.loads": [[0.5, 0.5]]}, "expected the loads of this model")], ids=str)
+def test_a_calibration_that_can_not_be_is_refused(overrides, message, recording):
+    given = cached("sim", {"popularity": "calibrated"}, "popularity", ffn={"experts": {"calibration": recording}})
+    with pytest.raises(ConfigError, match=message):
+        vitro.run(given, overrides=overrides)

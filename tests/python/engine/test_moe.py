@@ -195,8 +195,8 @@ def test_what_can_not_be_is_refused(moe, message, calibration):
 
 
 def test_weights_that_the_unit_does_not_take_end_the_run():
-    with pytest.raises(RunError, match="ane0: .*computes in f16 and matmul came with q8_0"):
-        vitro.run(large(), overrides={"model.shape.layers": 1, "model.format": "q8_0"})
+    with pytest.raises(RunError, match="ane0: .*computes in f16 and matmul came with q4_0"):
+        vitro.run(large(), overrides={"model.shape.layers": 1, "model.format": "q4_0"})
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -109,6 +109,7 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   options.placements.resize(model.layers - model.dense_layers);
   options.first_layer = static_cast<std::int16_t>(model.dense_layers);
   for (LayerPlacement& layer : options.placements) layer.capacity.resize(model.experts);
+  options.layers.attention = setup.placement.attention_graphs().unit;
   if (experts.graphs) {
     if (options.units.empty()) {
       throw ConfigError(
@@ -119,6 +120,12 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
     for (std::size_t layer = 0; layer < options.placements.size(); ++layer) {
       options.placements[layer] = place_experts(options.layers.loads[layer], options.layers.rule);
     }
+  }
+  options.exact = experts.exact;
+  if (options.exact && (neurons || !setup.residency.stays())) {
+    throw ConfigError(
+        "engine.ffn.experts.shapes: exact builds a graph for each launch, with weights that stay (expected fixed, or weights.kind: dram "
+        "and whole experts)");
   }
   options.overflow = experts.overflow;
   options.ranking = experts.ranking;

@@ -37,6 +37,7 @@ MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts) {
                                    std::pair("residency", &moe.residency), std::pair("side_by_side", &moe.side_by_side)}) {
     *value = reader.boolean(key, *value);
   }
+  moe.exact = reader.choice("shapes", {"fixed", "exact"}, "fixed") == "exact";
   moe.overflow = reader.choice("overflow", {"drop", "cpu"}, "drop") == "cpu" ? Overflow::cpu : Overflow::drop;
   moe.group = static_cast<std::uint32_t>(reader.integer("group", 1, 64, moe.group));
   if (reader.has("cold") && reader.text("cold", "") == "by_time")

@@ -14,6 +14,7 @@ namespace vitro {
 struct MoeConfig {
   bool graphs = true;  // false: every expert on the cores
   bool tiers = true, groups = true, residency = true;
+  bool exact = false;        // each launch has a graph of just the rows that it has, built then: what padding costs, and what shapes do
   bool side_by_side = true;  // launches and cores at once; else one launch after the other, then the cores
   Overflow overflow = Overflow::drop;
   Ranking ranking = Ranking::attention_output;  // of what overflows; where no numbers are computed, the router's weight ranks

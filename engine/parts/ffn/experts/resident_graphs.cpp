@@ -17,19 +17,22 @@ std::size_t quarter_of(std::size_t experts) { return std::max<std::size_t>(exper
 }  // namespace
 
 // Slots 1, 3, ... are the inputs of the group's experts, 2, 4, ... what they make of them.
-GraphSpec TieredExperts::spec_of(std::int16_t layer, const StaticGroup& group) const {
+GraphSpec TieredExperts::spec_of(std::int16_t layer, const StaticGroup& group, const std::vector<std::uint32_t>& rows) const {
   const Scratch& scratch = unit_scratch_[group.unit];
-  const Batch batch = rows_for_nobody(group.capacity);
   GraphSpec spec;
   spec.name = fmt::format("layer {} {} experts of {} rows", in_model(layer), group.experts.size(), group.capacity);
-  spec.built = true;  // when the model was installed (4.3, "does graph eviction happen")
+  spec.built = rows.empty();  // when the model was installed (4.3, "does graph eviction happen")
   std::uint16_t slot = 0;
-  for (const std::uint16_t expert : group.experts) {
-    View x = without_memory(group.capacity, options_.width, options_.activations);
+  for (std::size_t i = 0; i < group.experts.size(); ++i) {
+    const std::uint16_t expert = group.experts[i];
+    const std::uint32_t count = rows.empty() ? group.capacity : rows[i];
+    if (count == 0) continue;
+    const Batch batch = rows_for_nobody(count);
+    View x = without_memory(count, options_.width, options_.activations);
     x.slot = ++slot;
     append_gated(spec.calls, layer, expert, batch, x, scratch, 0, {});
     x.slot = ++slot;
-    spec.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(scratch.hidden, 0, group.capacity), x, {}));
+    spec.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(scratch.hidden, 0, count), x, {}));
   }
   return spec;
 }
@@ -129,6 +132,7 @@ Task<void> TieredExperts::load_graphs() {
     for (std::size_t g = 0; g < placement.groups.size(); ++g) {
       const StaticGroup& group = placement.groups[g];
       graphs_[layer].emplace_back();
+      if (options_.exact) continue;
       if (group.comes) {
         coming_.emplace_back(static_cast<std::int16_t>(layer), g);
         continue;
@@ -184,6 +188,11 @@ Task<void> TieredExperts::finish() {
 }
 
 const MoeStats* TieredExperts::experts() const {
+  if (options_.layers.attention != nullptr) {
+    const KeyCounts& keys = options_.layers.attention->key_counts();
+    stats_.keys = keys.pairs;
+    stats_.masked_keys = keys.masked;
+  }
   if (monitor_) stats_.hot_overlap = monitor_->overlap(quarter_of(options_.layers.shares.front().size()));
   stats_.graph_loads = past_loads_;
   for (const std::unique_ptr<GraphSlots>& slots : slots_) {

@@ -127,7 +127,7 @@ ExpertPlan TieredExperts::admit(std::int16_t model_layer, const std::vector<Expe
   stats_.pairs += admitted_.pairs;
   stats_.dropped += admitted_.dropped;
   stats_.on_cores += admitted_.on_cores;
-  stats_.padded += admitted_.padded;
+  if (!options_.exact) stats_.padded += admitted_.padded;
   for (std::size_t e = 0; e < admitted_.dropped_of.size() && machine_.trace.enabled(); ++e) {
     if (admitted_.dropped_of[e] == 0) continue;
     machine_.trace.decision("drop", fmt::format("layer {} expert {}: {} rows", model_layer, e, admitted_.dropped_of[e]), "");
@@ -152,6 +152,7 @@ Task<void> TieredExperts::run_chain(ComputeUnit* unit, Chain chain) {
 // Packing, and the one launch of a group. Groups pack on cores of their own.
 Task<void> TieredExperts::run_group(std::int16_t layer, std::size_t index, const RoutedStep* step) {
   const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[index];
+  if (options_.exact) co_return co_await run_exact(layer, index, step);
   co_await run_chain(options_.cores[index % options_.cores.size()], gather(layer, *step, group.first, group.rows()));
   Bindings bindings;
   for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
@@ -163,6 +164,31 @@ Task<void> TieredExperts::run_group(std::int16_t layer, std::size_t index, const
   const Graph graph = co_await graph_of(layer, index);
   const RunResult result = co_await options_.units[group.unit]->launch(graph, std::move(bindings));
   if (group.comes) slots_[group.unit]->used(static_cast<std::size_t>(layer) << 16 | index);
+  result.status.or_throw();
+}
+
+// The same rows in a graph that has them alone: built, loaded, launched and let go.
+Task<void> TieredExperts::run_exact(std::int16_t layer, std::size_t index, const RoutedStep* step) {
+  const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[index];
+  std::vector<std::uint32_t> rows;
+  Chain packing;
+  Bindings bindings;
+  for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
+    const std::uint32_t first = group.first + i * group.capacity, count = rows.emplace_back(admitted_.taken[group.experts[i]]);
+    if (count == 0) continue;
+    packing.push_back(gather(layer, *step, first, count).front());
+    bindings.views.push_back(part_of_pool(step->packed, first, count));
+    bindings.views.push_back(part_of_pool(step->out, first, count));
+  }
+  if (packing.empty()) co_return;
+  co_await run_chain(options_.cores[index % options_.cores.size()], std::move(packing));
+  ComputeUnit* const unit = options_.units[group.unit];
+  Result<Graph> graph = co_await unit->load(spec_of(layer, group, rows));
+  if (!graph.ok()) throw RunError(graph.status().message);
+  machine_.clock.charge(PolicyWork::submit, 1);
+  ++stats_.launches;
+  const RunResult result = co_await unit->launch(graph.value(), std::move(bindings));
+  unit->unload(graph.value());
   result.status.or_throw();
 }
 

@@ -44,6 +44,7 @@ struct TieredOptions {
   ExpertLayers layers;
   Ranking ranking = Ranking::router_weight;  // of what overflows
   Overflow overflow = Overflow::drop;
+  bool exact = false;  // MoeConfig; with weights that stay, as whole matrices
   bool side_by_side = true;
   std::uint32_t max_rows = 1;
   std::uint32_t graph_rows = 1;   // a step with fewer rows is the cores'
@@ -93,10 +94,12 @@ class TieredExperts final : public RoutedFfn {
   KernelCall product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
   void append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x, const Scratch& scratch,
                     std::uint32_t first, Slice slice) const;
-  GraphSpec spec_of(std::int16_t layer, const StaticGroup& group) const;
+  // rows: by expert of the group, those of its slice; empty: all have the group's capacity. An expert without rows is left out.
+  GraphSpec spec_of(std::int16_t layer, const StaticGroup& group, const std::vector<std::uint32_t>& rows = {}) const;
   Chain gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const;
   Task<void> run_chain(ComputeUnit* unit, Chain chain);
   Task<void> run_group(std::int16_t layer, std::size_t group, const RoutedStep* step);
+  Task<void> run_exact(std::int16_t layer, std::size_t group, const RoutedStep* step);
   void charge_host(std::size_t rows);
   Task<void> run_on_cores(std::int16_t layer, const RoutedStep* step);
   Task<void> pack_for_cores(std::int16_t layer, const RoutedStep* step);

@@ -46,17 +46,21 @@ class PickyUnit final : public ComputeUnit {
     for (const KernelCall& call : spec.calls) {
       if (call.in[0].format == Format::q4_0) co_return Status{Code::unsupported_shape, "no q4_0"};
     }
+    enumerated.push_back(spec.keys);
     graphs_.push_back(std::move(spec));
     co_return Result<Graph>(Graph{static_cast<std::uint32_t>(graphs_.size() - 1), 0});
   }
   void unload(Graph) override {}
   int loads = 0;
+  std::vector<std::vector<std::uint32_t>> enumerated;  // by graph
+  std::vector<std::uint32_t> keys;                     // of each launch with attention
 
  protected:
   void submit(const Chain&, Completion<RunResult>&) override { FAIL() << "a chain on a unit that runs graphs"; }
   void submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) override {
     std::string names;
     for (const KernelCall& call : bind(graphs_[graph.id], bindings)) {
+      if (call.is<ops::Attention>()) keys.push_back(call.get<ops::Attention>().keys);
       EXPECT_TRUE(call.in[1].memory && call.out[0].memory);
       names += (names.empty() ? "" : ", ") + name_of("picky", call);
     }
@@ -169,6 +173,29 @@ TEST_F(OffloadUnitTest, an_attention_block_is_one_graph_between_its_norm_and_its
   for (int step = 0; step < 2; ++step) EXPECT_TRUE(run(chain).status.ok());
   EXPECT_EQ(picky_->loads, 1);
   EXPECT_EQ((Log{log_.begin(), log_.begin() + 3}), (Log{"core rms_norm 0", "picky q8_0 0, picky attention 0, picky f16 0", "core add 0"}));
+}
+
+// One graph, launched in the smallest shape that holds what rows see; beyond the largest one the block is the core's.
+TEST_F(OffloadUnitTest, attention_is_launched_in_the_smallest_shape_that_holds_its_keys) {
+  const std::vector<std::uint32_t> shapes{4, 8};
+  unit_ = std::make_unique<OffloadUnit>(machine(), *machine().units.front(), *picky_, Offloaded::attention, shapes);
+  const auto step = [&](std::vector<std::uint32_t> positions) {
+    std::vector<SeqPos> rows;
+    for (const std::uint32_t position : positions) rows.push_back({0, position});
+    batch_ = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
+    KernelCall attention = product(Format::f16, 0, 2);
+    attention.op = ops::Attention{};
+    return Chain{product(Format::q8_0, 0, 2), std::move(attention), product(Format::f16, 0, 2)};
+  };
+  for (const std::uint32_t last : {1u, 3u, 4u, 7u}) EXPECT_TRUE(run(step({last - 1, last})).status.ok());
+  EXPECT_EQ(picky_->keys, (std::vector<std::uint32_t>{4, 4, 8, 8}));
+  EXPECT_EQ(picky_->enumerated, (std::vector<std::vector<std::uint32_t>>{{4, 8}}));
+  EXPECT_EQ(unit_->key_counts().pairs, 2 * (4 + 4 + 8 + 8));
+  EXPECT_EQ(unit_->key_counts().masked, 2 * (4 + 4 + 8 + 8) - (1 + 2) - (3 + 4) - (4 + 5) - (7 + 8));
+  log_.clear();
+  EXPECT_TRUE(run(step({7, 8})).status.ok());
+  EXPECT_EQ(log_, (Log{"core q8_0 0", "core attention 0", "core f16 0"}));
+  EXPECT_EQ(picky_->keys.size(), 4u);
 }
 
 TEST_F(OffloadUnitTest, the_output_matrix_stays_on_the_core_and_outcomes_come_back) {

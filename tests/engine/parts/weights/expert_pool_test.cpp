@@ -58,6 +58,21 @@ TEST(ExpertPool, what_the_rule_would_not_admit_passes_through_few_slots) {
   EXPECT_FALSE(pool.admit_if_worth(17, kNone)) << "nothing goes for what may be wanted";
 }
 
+// A calibration stands for a long text: one use outweighs what it says of experts that are used less, and not what it says of others.
+TEST(ExpertPool, what_a_calibration_expects_counts_before_the_first_use) {
+  const auto evicted_for_two = [](double first, double second) {
+    ExpertPool pool = pool_of("popularity", 4, 2);
+    pool.expect(0, first);
+    pool.expect(1, second);
+    pool.expect(2, 0.5);
+    for (const std::uint32_t block : {0u, 1u}) EXPECT_TRUE(pool.admit(block, kNone, kNone));
+    return pool.admit(2, kNone, kNone)->evicted;
+  };
+  EXPECT_EQ(evicted_for_two(0.9, 0.1), 1u);
+  EXPECT_EQ(evicted_for_two(0.1, 0.9), 0u);
+  EXPECT_EQ(evicted_for_two(0, 0.001), 0u) << "one use each, and a little more";
+}
+
 TEST(ExpertPool, by_popularity_and_by_router_what_was_used_often_outlives_what_was_used_last) {
   for (const char* rule : {"popularity", "router"}) {
     ExpertPool pool = pool_of(rule, 4, 2);
