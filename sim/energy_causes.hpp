@@ -1,6 +1,7 @@
 // EnergyCauses: what a simulated machine spends energy for: computing, or moving rows, weights and graphs about (NPUMoE 5.1 tells
 // E_compute and E_comm apart). docs/design/power.md says what counts as what.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -25,11 +26,11 @@ Cause cause_of(const KernelCall& call);
 // Told when a call ends, so what a window cuts through counts where it ended. Times do not decrease.
 class EnergyCauses {
  public:
-  void drew(Cause cause, Picoseconds at, double joules) { units_[static_cast<std::size_t>(cause)].add(at, at, joules); }
+  void drew(Cause cause, Picoseconds at, double joules) { units_[static_cast<std::size_t>(cause)].add(at, joules); }
   // Bytes that a call asked DRAM for.
   void moved(Picoseconds at, Bytes weights, Bytes others) {
-    weights_.add(at, at, static_cast<double>(weights));
-    others_.add(at, at, static_cast<double>(others));
+    weights_.add(at, static_cast<double>(weights));
+    others_.add(at, static_cast<double>(others));
   }
 
   using Shares = std::vector<std::pair<std::string, double>>;
@@ -42,8 +43,22 @@ class EnergyCauses {
   Split split(Picoseconds begin, Picoseconds end, const PowerMeter::Joules& parts) const;
 
  private:
-  std::array<hw::CumulativeSum, 3> units_;
-  hw::CumulativeSum weights_, others_;
+  // Amounts of instants: within the last picosecond before, so that none is spread over the time since the one before.
+  class Steps {
+   public:
+    void add(Picoseconds at, double amount) {
+      sum_.add(std::max(last_, at - Picoseconds(1)), at, amount);
+      last_ = at;
+    }
+    double sum(Picoseconds begin, Picoseconds end) const { return sum_.sum(begin, end); }
+
+   private:
+    hw::CumulativeSum sum_;
+    Picoseconds last_{0};
+  };
+
+  std::array<Steps, 3> units_;
+  Steps weights_, others_;
 };
 
 }  // namespace vitro::sim

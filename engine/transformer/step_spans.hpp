@@ -12,26 +12,26 @@
 
 namespace vitro {
 
-// From its making to its end, or to close(). Costs nothing where no trace is written.
+// From its making to its end, called "kind what". Costs nothing where no trace is written.
 class StepSpan {
  public:
-  StepSpan(Machine& machine, std::string_view name, std::string detail = {})
-      : machine_(machine), name_(name), detail_(std::move(detail)), begin_(machine.clock.now()), open_(machine.trace.enabled()) {}
+  StepSpan(Machine& machine, std::string_view kind, std::string_view what = {}, std::string detail = {})
+      : machine_(machine), begin_(machine.clock.now()), open_(machine.trace.enabled()) {
+    if (!open_) return;
+    name_ = what.empty() ? kind : fmt::format("{} {}", kind, what);
+    detail_ = std::move(detail);
+  }
   StepSpan(const StepSpan&) = delete;
   StepSpan& operator=(const StepSpan&) = delete;
-  ~StepSpan() { close(); }
-
-  void close() {
+  ~StepSpan() {
     if (open_) machine_.trace.span(machine_.trace.track("policy", "steps"), begin_, machine_.clock.now(), name_, detail_);
-    open_ = false;
   }
 
  private:
   Machine& machine_;
-  std::string_view name_;  // a constant
-  std::string detail_;
   Picoseconds begin_;
   bool open_;
+  std::string name_, detail_;
 };
 
 // The rows of a step, as the detail of its span; empty where no trace is written.

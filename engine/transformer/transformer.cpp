@@ -223,7 +223,7 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= most && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   std::vector<std::int32_t> tokens;
   std::exception_ptr error;
-  const StepSpan span(machine_, input.sampled.size() == input.rows.size() ? "decode" : "prompt", described(machine_, input.rows));
+  const StepSpan span(machine_, input.sampled.size() == input.rows.size() ? "decode" : "prompt", "", described(machine_, input.rows));
   try {
     if (input.chunk_rows > 0) {
       tokens = co_await compute_by_layer(&input);
@@ -264,7 +264,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
   for (const Phase& phase : phases) {
     const Part part = part_of(phase, graph_);
     layers.enter(phase.layer);
-    const StepSpan span(machine_, kPartNames[static_cast<std::size_t>(part)]);
+    const StepSpan span(machine_, "part", kPartNames[static_cast<std::size_t>(part)]);
     const PartTimer timer(machine_.clock, part_times_, part_windows_, part);
     if (phase.whole_ffn) {
       if (around.prepares_next) prepare_ffn(static_cast<std::int16_t>(phase.layer + 1), *context);

@@ -32,11 +32,11 @@ std::uint32_t number_below(std::uint64_t end, const PolicyClass& policy, std::st
   return static_cast<std::uint32_t>(value);
 }
 
-PolicyObject::PolicyObject(PolicyClassPtr type, const std::vector<std::pair<const char*, py::object>>& values) : type_(std::move(type)) {
+PolicyObject::PolicyObject(PolicyClassPtr type, const PolicyValues& values) : type_(std::move(type)) {
   const py::gil_scoped_acquire gil;
   try {
     object_ = type_->type();
-    for (const auto& [name, value] : values) object_.attr(name) = value;
+    for (const auto& [name, value] : values) std::visit([&, name = name](auto number) { object_.attr(name) = py::cast(number); }, value);
     object_.attr("setup")();
   } catch (const py::error_already_set& error) {
     object_ = py::object();

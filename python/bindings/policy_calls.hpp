@@ -2,10 +2,13 @@
 #pragma once
 #include <pybind11/pybind11.h>
 
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/base/hash.hpp"
@@ -45,11 +48,13 @@ using PolicyClassPtr = std::shared_ptr<PolicyClass>;
 std::uint32_t number_below(std::uint64_t end, const PolicyClass& policy, std::string_view method, const pybind11::handle& answer,
                            std::string_view expected);
 
+using PolicyValues = std::vector<std::pair<const char*, std::variant<std::int64_t, double>>>;
+
 // An object of the class. After an exception it is not called any more: the run ends, and what is let go on the way is nobody's business.
 class PolicyObject {
  public:
-  // Sets `values` as attributes and calls setup().
-  PolicyObject(PolicyClassPtr type, const std::vector<std::pair<const char*, pybind11::object>>& values);
+  // Sets `values` as attributes and calls setup(). Values are plain numbers: objects of Python would have to be let go with the GIL held.
+  PolicyObject(PolicyClassPtr type, const PolicyValues& values);
   PolicyObject(const PolicyObject&) = delete;
   PolicyObject& operator=(const PolicyObject&) = delete;
   ~PolicyObject() {

@@ -111,10 +111,9 @@ class PythonEviction final : public Eviction {
   }
 
  private:
-  static std::vector<std::pair<const char*, py::object>> attributes(const EvictionOptions& o) {
-    const py::gil_scoped_acquire gil;
-    return {{"blocks", py::int_(o.blocks)}, {"capacity", py::int_(o.capacity)}, {"window", py::int_(o.window)},
-            {"layers", py::int_(o.layers)}};
+  static PolicyValues attributes(const EvictionOptions& o) {
+    return {{"blocks", std::int64_t{o.blocks}}, {"capacity", std::int64_t{o.capacity}}, {"window", o.window},
+            {"layers", std::int64_t{o.layers}}};
   }
   template <class Work>
   void tell(std::string_view method, const Work& work) {

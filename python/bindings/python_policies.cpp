@@ -57,9 +57,8 @@ class PythonKeep final : public KvKeep {
 
  private:
   static constexpr std::uint32_t kNever = std::numeric_limits<std::uint32_t>::max();
-  static std::vector<std::pair<const char*, py::object>> attributes(const KvKeepOptions& o) {
-    const py::gil_scoped_acquire gil;
-    return {{"kept_blocks", py::int_(o.kept_blocks)}, {"sink_blocks", py::int_(o.sink_blocks)}};
+  static PolicyValues attributes(const KvKeepOptions& o) {
+    return {{"kept_blocks", std::int64_t{o.kept_blocks}}, {"sink_blocks", std::int64_t{o.sink_blocks}}};
   }
 
   mutable PolicyObject object_;
@@ -134,9 +133,8 @@ class PythonLookAhead final : public LookAheadRule {
   }
 
  private:
-  static std::vector<std::pair<const char*, py::object>> attributes(const LookAheadOptions& o) {
-    const py::gil_scoped_acquire gil;
-    return {{"experts", py::int_(o.experts)}, {"used", py::int_(o.used)}};
+  static PolicyValues attributes(const LookAheadOptions& o) {
+    return {{"experts", std::int64_t{o.experts}}, {"used", std::int64_t{o.used}}};
   }
 
   PolicyObject object_;

@@ -20,7 +20,7 @@ COMMANDS = {
     "search": (".study.search_cli", "search"),
     "sensitivity": (".study.sensitivity_cli", "sensitivity"),
     "tasks": (".study.tasks_cli", "tasks"),
-    "report": (".report.cli", "report"),
+    "report": (".study.site_cli", "report"),
     "trace": (".trace.cli", "trace_app"),
     "tokenize": (".model.cli", "tokenize"),
     "graph": (".model.cli", "graph"),

@@ -76,8 +76,8 @@ void read_stages(Reader& reader, PlacementConfig& placement) {
 void read_keys(Reader& reader, PlacementConfig& placement) {
   const Node* given = reader.raw("attention_keys");
   if (given == nullptr || given->is_scalar()) {
-    const std::string shapes = reader.choice("attention_keys", {"chunks", "powers", "visible"}, "chunks");
-    placement.key_shapes = shapes == "powers" ? KeyShapes::powers : shapes == "visible" ? KeyShapes::visible : KeyShapes::chunks;
+    const std::string shapes = reader.choice("attention_keys", {"chunks", "powers", "visible"}, "visible");
+    placement.key_shapes = shapes == "powers" ? KeyShapes::powers : shapes == "chunks" ? KeyShapes::chunks : KeyShapes::visible;
     return;
   }
   placement.key_shapes = KeyShapes::listed;

@@ -34,7 +34,7 @@ struct PlacementConfig {
   bool prefill = true;                   // whole prefills on `unit` (PowerInfer-2, section 4.1.1)
   std::vector<std::string> graph_units;  // that run graphs of experts and of a chunk's attention; empty: all of static graphs
   bool attention_on_unit = true;         // of a full chunk, on the first of graph_units, if it runs static graphs
-  KeyShapes key_shapes = KeyShapes::chunks;  // of that attention, on static graphs: the numbers of keys that a graph is enumerated for
+  KeyShapes key_shapes = KeyShapes::visible;  // of that attention, on static graphs: the numbers of keys that a graph is enumerated for
   std::vector<std::uint32_t> keys;       // of KeyShapes::listed, ascending
   bool stages_kv = false;                // `kv: staged`: keys and values that an accelerator does not read are converted for it
   double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it

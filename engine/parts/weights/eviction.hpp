@@ -62,7 +62,8 @@ struct EvictionOptions {
 // its turn, and this keeps a part. "lfu": least frequently used since it came, ties by recency.
 // "arc": recency and frequency in balance, steered by hits on blocks that just went (Megiddo and Modha, FAST 2003).
 // "window": what was used within the last tokens ("LLM in a flash", arXiv 2312.11514, windowing); a block leaves with the token
-// that last used it, or before it when there is no room. Between two whole numbers that share of the blocks stays for a token more. "none": what came first stays, and nothing goes for what comes later.
+// that last used it, or before it when there is no room. Between two whole numbers that share of the blocks stays for a token more.
+// "none": what came first stays, and nothing goes for what comes later.
 // Throws ConfigError for another name.
 std::unique_ptr<Eviction> make_eviction(std::string_view name, const EvictionOptions& options);
 

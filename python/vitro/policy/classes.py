@@ -44,7 +44,7 @@ class Eviction(Policy):
     blocks: int
     capacity: int
     layers: int
-    window: int  # engine.weights.window, tokens; 0: none
+    window: float  # engine.weights.window, tokens; 0: none
     _kind = "eviction"
     _methods = ("insert", "touch", "touch_each", "erase", "newcomer", "victim_at_any_price", "weigh", "next_layer", "next_token")
     _needs = "victim"

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+SYSTEM_WORK = ("issue I/O", "policy", "take result", "page_fault")  # spans of a core that are no kernel
+
 
 @dataclass(frozen=True)
 class Trace:
@@ -74,8 +76,10 @@ class Trace:
         return list(dict.fromkeys((row[0], row[1]) for row in self.span_rows if group in (None, row[0])))
 
     def overlap_us(self, group: str, other: str) -> float:
-        """Time in which some track of both groups is busy, such as ("storage", "units"). A single track is "storage/kv reads"."""
-        busy = {name: [(row[3], row[3] + row[4]) for row in self.span_rows if name in (row[0], f"{row[0]}/{row[1]}")]
+        """Time in which some track of both groups is busy, such as ("storage", "units"): units with kernels, not with what their cores do
+        for the system. A single track is "storage/kv reads"."""
+        busy = {name: [(row[3], row[3] + row[4]) for row in self.span_rows
+                       if name in (row[0], f"{row[0]}/{row[1]}") and not (row[0] == "units" and row[2] in SYSTEM_WORK)]
                 for name in (group, other)}
         return max(0.0, covered(busy[group]) + covered(busy[other]) - covered(busy[group] + busy[other]))
 

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from .trace import Trace, operation
+from .trace import SYSTEM_WORK, Trace, operation
 
 if TYPE_CHECKING:
     import pandas
 
-SYSTEM = ("issue I/O", "policy", "take result", "page_fault")  # spans of a core that are no kernel
 STEPS = ("policy", "steps")
 
 
@@ -34,7 +33,7 @@ def where(trace: Trace, steps: str | None = None) -> list[Share]:
     windows = _windows(trace, steps)
     total = sum(end - begin for begin, end in windows)
     ends = sorted((row[3] + row[4], *_waited_for(row)) for row in trace.span_rows
-                  if row[0] in ("storage", "units") and row[2] not in SYSTEM)
+                  if row[0] in ("storage", "units") and row[2] not in SYSTEM_WORK)
     found = []
     for group, unit in trace.tracks("units"):
         sums: dict[tuple[str, str], float] = {}
@@ -114,5 +113,5 @@ def _flat(spans):
         if open_spans and begin > reach:
             yield reach, begin, open_spans[-1][1]
         reach = max(reach, begin)
-        open_spans.append((end, ("system", name) if name in SYSTEM else ("computes", operation(name))))
+        open_spans.append((end, ("system", name) if name in SYSTEM_WORK else ("computes", operation(name))))
     yield from close(float("inf"))

@@ -1,6 +1,5 @@
 """Where a mixture runs: the GPU as a whole or for experts and attention, weights in int8 on the neural engine, static shapes of attention
 and what they mask, graphs of just the rows that there are, and energy by cause and by part."""
-import json
 import subprocess
 import sys
 
@@ -8,6 +7,7 @@ import pytest
 import vitro
 from conftest import ROOT, opencl_platforms
 from vitro.errors import ConfigError
+from vitro.trace.trace import load_trace
 
 CONFIGS = ROOT / "configs"
 MODELS = CONFIGS / "models" / "embedded"
@@ -55,9 +55,7 @@ def dense():
 
 
 def units_of(folder, operator):
-    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
-    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M" and e["name"] == "thread_name"}
-    return {names.get((e["pid"], e["tid"])) for e in events if e["ph"] == "X" and e["name"] == operator}
+    return {row[1] for row in load_trace(folder).span_rows if row[0] == "units" and row[2] == operator}
 
 
 def test_the_whole_step_of_a_mixture_runs_on_the_gpu(dense, tmp_path):

@@ -2,7 +2,7 @@
 import re
 
 import pytest
-import rules
+import pyrules
 import vitro
 from conftest import ROOT
 
@@ -33,13 +33,13 @@ def run(given, *policies, **more):
 
 @pytest.mark.parametrize("kind", [neurons, experts])
 def test_lru_in_python_is_lru(native, kind):
-    own, python = run(kind("sim", "lru")), run(kind("sim", "py_lru"), rules.PyLru)
+    own, python = run(kind("sim", "lru")), run(kind("sim", "py_lru"), pyrules.PyLru)
     assert python["event_hash"] == own["event_hash"] and python.tokens == own.tokens
-    assert run(kind("sim", "py_none"), rules.PyNone)["event_hash"] == run(kind("sim", "none"))["event_hash"] != own["event_hash"]
+    assert run(kind("sim", "py_none"), pyrules.PyNone)["event_hash"] == run(kind("sim", "none"))["event_hash"] != own["event_hash"]
 
 
 def test_admission_is_apart_from_a_rule_in_python(native):
-    hashes = {(rule, admission): run(neurons("sim", rule, admission=admission), rules.PyLru)["event_hash"]
+    hashes = {(rule, admission): run(neurons("sim", rule, admission=admission), pyrules.PyLru)["event_hash"]
               for rule in ("lru", "py_lru") for admission in ("rule", "always", "bypass")}
     for admission in ("rule", "always", "bypass"):
         assert hashes["py_lru", admission] == hashes["lru", admission]
@@ -47,7 +47,7 @@ def test_admission_is_apart_from_a_rule_in_python(native):
 
 
 def test_runs_of_one_class_are_equal(native):
-    first, second = (run(neurons("sim", "py_lru"), rules.PyLru) for _ in range(2))
+    first, second = (run(neurons("sim", "py_lru"), pyrules.PyLru) for _ in range(2))
     assert first["event_hash"] == second["event_hash"]
     told = [[run["policies"][0][key] for key in ("name", "kind", "objects", "calls", "decisions")] for run in (first, second)]
     assert told[0] == told[1]
@@ -56,18 +56,18 @@ def test_runs_of_one_class_are_equal(native):
 @pytest.mark.parametrize("kind", [neurons, experts])
 def test_tokens_on_host_are_those_of_the_simulation(native, kind):
     tokens = run(kind("sim", "lru")).tokens
-    for policy in (rules.PyLru, rules.PyNone):
+    for policy in (pyrules.PyLru, pyrules.PyNone):
         assert run(kind("host", policy.name), policy).tokens == tokens
 
 
 def test_what_a_rule_lets_go_after_a_token_is_read_again(native):
-    kept, gone = run(neurons("sim", "py_lru"), rules.PyLru), run(neurons("sim", "tokens"), rules.Tokens)
+    kept, gone = run(neurons("sim", "py_lru"), pyrules.PyLru), run(neurons("sim", "tokens"), pyrules.Tokens)
     assert gone.tokens == kept.tokens
     assert gone.metric("cache_hit_rate") < kept.metric("cache_hit_rate")
 
 
 def test_a_newcomer_can_be_declined_by_what_it_is(native):
-    class EvenOnly(rules.PyLru):
+    class EvenOnly(pyrules.PyLru):
         def newcomer(self, block):
             self.declines = block % 2 == 1
 
@@ -82,28 +82,28 @@ def test_a_newcomer_can_be_declined_by_what_it_is(native):
 
 
 def test_what_a_call_costs_is_said(native):
-    result = run(neurons("sim", "py_lru"), rules.PyLru)
+    result = run(neurons("sim", "py_lru"), pyrules.PyLru)
     (told,) = result["policies"]
     assert (told["name"], told["kind"], told["objects"]) == ("py_lru", "eviction", 1) and told["calls"] > 10
     assert told["us_per_call"] * told["calls"] == pytest.approx(told["seconds"] * 1e6) and 0 < told["share_of_run"] < 1
     assert any("the eviction policy py_lru is Python: " in note for note in result["notes"])
-    assert run(neurons("sim", "lru"), rules.PyLru)["policies"] == []  # it was not asked
+    assert run(neurons("sim", "lru"), pyrules.PyLru)["policies"] == []  # it was not asked
 
 
 def test_what_a_decision_costs_the_phone_is_a_parameter(native):
     device = vitro.Device(DEVICE)
     slower = device.override({"cpu.cache_update_cycles": 1_000_000}, source="a rule that thinks hard")
     given = neurons("sim", "py_lru")
-    assert run(given, rules.PyLru, device=slower).metric("decode_tokens_per_s") < run(given, rules.PyLru).metric("decode_tokens_per_s")
+    assert run(given, pyrules.PyLru, device=slower).metric("decode_tokens_per_s") < run(given, pyrules.PyLru).metric("decode_tokens_per_s")
 
 
 @pytest.mark.parametrize("policy, message", [
-    (rules.Pinned, r"pinned \(Pinned\): victim\(\) returned \d+ \(expected a block that the layer at hand does not use"),
-    (rules.Absent, r"absent \(Absent\): victim\(\) returned \d+ \(expected a block that is resident, which this one is not"),
-    (rules.Odd, r"odd \(Odd\): victim\(\) returned 'seven' \(expected the number of a resident block, or None"),
-    (rules.Twice, r"twice \(Twice\): next_token\(\) returned \[\d+, \d+\] \(expected a list of resident blocks, each once"),
-    (rules.Raises, r"raises \(Raises\) failed:.*rules\.py.*return self\.no_such_thing.*AttributeError"),
-    (rules.Late, r"late \(Late\) failed:.*held\(\) can be asked while victim\(\) runs"),
+    (pyrules.Pinned, r"pinned \(Pinned\): victim\(\) returned \d+ \(expected a block that the layer at hand does not use"),
+    (pyrules.Absent, r"absent \(Absent\): victim\(\) returned \d+ \(expected a block that is resident, which this one is not"),
+    (pyrules.Odd, r"odd \(Odd\): victim\(\) returned 'seven' \(expected the number of a resident block, or None"),
+    (pyrules.Twice, r"twice \(Twice\): next_token\(\) returned \[\d+, \d+\] \(expected a list of resident blocks, each once"),
+    (pyrules.Raises, r"raises \(Raises\) failed:.*pyrules\.py.*return self\.no_such_thing.*AttributeError"),
+    (pyrules.Late, r"late \(Late\) failed:.*held\(\) can be asked while victim\(\) runs"),
 ])
 @pytest.mark.parametrize("machine", ["sim", "host"])
 def test_nonsense_is_told_by_name(native, machine, policy, message):
@@ -113,7 +113,7 @@ def test_nonsense_is_told_by_name(native, machine, policy, message):
 
 @pytest.mark.parametrize("answer", [-1, 2 ** 70, 1.5, True and 10 ** 9])
 def test_a_number_that_is_no_block_is_refused(native, answer):
-    class Wild(rules.Odd):
+    class Wild(pyrules.Odd):
         pass
     Wild.answer = answer
     with pytest.raises(vitro.RunError, match=r"the eviction policy Wild: victim\(\) returned .* \(expected the number of a resident block"):
@@ -121,33 +121,33 @@ def test_a_number_that_is_no_block_is_refused(native, answer):
 
 
 def test_experts_refuse_nonsense_as_well(native):
-    for policy in (rules.Pinned, rules.Absent, rules.Raises):
+    for policy in (pyrules.Pinned, pyrules.Absent, pyrules.Raises):
         with pytest.raises(vitro.RunError, match=f"the eviction policy {policy.name} "):
             run(experts("sim", policy.name), policy)
 
 
 def test_a_complaint_of_a_policy_about_parameters_is_the_users(native):
     with pytest.raises(vitro.ConfigError, match="^engine.weights: this rule wants more$"):
-        run(neurons("sim", "picky"), rules.Picky)
+        run(neurons("sim", "picky"), pyrules.Picky)
 
 
 def test_a_policy_that_decides_by_something_else_is_found_out(native):
     given = neurons("sim", "moody")
-    assert run(given, rules.Moody).tokens == run(neurons("sim", "lru")).tokens  # nothing shows
+    assert run(given, pyrules.Moody).tokens == run(neurons("sim", "lru")).tokens  # nothing shows
     with pytest.raises(vitro.RunError, match="the eviction policy moody decides differently in two runs of one seed, the first time in "
                                              "decode step [0-9]+"):
-        run(given, rules.Moody, twice=True)
-    assert run(neurons("sim", "py_lru"), rules.PyLru, twice=True).tokens
+        run(given, pyrules.Moody, twice=True)
+    assert run(neurons("sim", "py_lru"), pyrules.PyLru, twice=True).tokens
 
 
 def test_what_is_no_policy_is_refused(native):
     class Mute(vitro.Eviction):
         pass
 
-    class Strange(rules.PyLru):
+    class Strange(pyrules.PyLru):
         name = "a b"
 
-    class Taken(rules.PyLru):
+    class Taken(pyrules.PyLru):
         name = "lru"
     cases = {int: "is not a policy", Mute: "Mute has no victim", Strange: "Strange.name is 'a b'",
              Taken: 'two parts are registered under the name "lru"'}
@@ -155,13 +155,13 @@ def test_what_is_no_policy_is_refused(native):
         with pytest.raises(vitro.ConfigError, match=message):
             run(neurons("sim", "lru"), policy)
     with pytest.raises(vitro.ConfigError, match='"py_lru" is there twice'):
-        run(neurons("sim", "py_lru"), rules.PyLru, rules.PyLru)
+        run(neurons("sim", "py_lru"), pyrules.PyLru, pyrules.PyLru)
 
 
 def test_without_its_class_a_policy_is_unknown(native):
     with pytest.raises(vitro.ConfigError, match='engine.weights.eviction: "py_lru" \\(expected one of: lru'):
         run(neurons("sim", "py_lru"))
-    resolved = run(neurons("sim", "py_lru"), rules.PyLru)["experiment_resolved"]
+    resolved = run(neurons("sim", "py_lru"), pyrules.PyLru)["experiment_resolved"]
     with pytest.raises(vitro.ConfigError, match='nobody brought the eviction policy "py_lru" to this run'):
         vitro.run(resolved)
 
@@ -174,16 +174,16 @@ def kv(machine, keep, **more):
 
 @pytest.mark.parametrize("machine", ["sim", "host"])
 def test_a_rule_in_python_says_which_keys_and_values_stay(native, machine):
-    own, python = run(kv(machine, "recent")), run(kv(machine, "py_recent"), rules.Recent)
+    own, python = run(kv(machine, "recent")), run(kv(machine, "py_recent"), pyrules.Recent)
     assert python.tokens == own.tokens
     for metric in ("bytes_written", "bytes_read"):
         assert python.metric(f"kv_flash.{metric}") == own.metric(f"kv_flash.{metric}") > 0
 
 
 def test_answers_about_keys_and_values_are_checked(native):
-    cases = {rules.Maybe: r"the keep policy maybe \(Maybe\): stays\(\) returned None \(expected True or False, for block 0 of [0-9]+\)",
-             rules.Lies: r"the keep policy lies \(Lies\): stays\(\) returned False \(expected True for block .*\(\) says that 2 stay",
-             rules.Much: r"the keep policy much \(Much\): capacity\(\) returned 3 \(expected 0 to 2 blocks\)"}
+    cases = {pyrules.Maybe: r"the keep policy maybe \(Maybe\): stays\(\) returned None \(expected True or False, for block 0 of [0-9]+\)",
+             pyrules.Lies: r"the keep policy lies \(Lies\): stays\(\) returned False \(expected True for block .*\(\) says that 2 stay",
+             pyrules.Much: r"the keep policy much \(Much\): capacity\(\) returned 3 \(expected 0 to 2 blocks\)"}
     for policy, message in cases.items():
         with pytest.raises(vitro.RunError, match=message):
             run(kv("sim", policy.name), policy)
@@ -191,9 +191,9 @@ def test_answers_about_keys_and_values_are_checked(native):
 
 @pytest.mark.parametrize("machine", ["sim", "host"])
 def test_a_rule_in_python_says_what_is_read_ahead(native, machine):
-    own, python = run(experts(machine)), run(experts(machine, ahead="py_router"), rules.Ahead)
+    own, python = run(experts(machine)), run(experts(machine, ahead="py_router"), pyrules.Ahead)
     assert python.tokens == own.tokens
-    last = run(experts(machine, ahead="last_chosen"), rules.LastChosen)
+    last = run(experts(machine, ahead="last_chosen"), pyrules.LastChosen)
     assert last.tokens == own.tokens and last.metric("expert_cache.read_ahead") > 0
     if machine == "sim":
         assert python["event_hash"] == own["event_hash"] != last["event_hash"]
@@ -201,7 +201,7 @@ def test_a_rule_in_python_says_what_is_read_ahead(native, machine):
 
 def test_an_expert_that_there_is_not_is_refused(native):
     with pytest.raises(vitro.RunError, match=r"policy nobody \(Nobody\): want\(\) returned 8 \(expected experts of layer 1, 0 to 7"):
-        run(experts("sim", ahead="nobody"), rules.Nobody)
+        run(experts("sim", ahead="nobody"), pyrules.Nobody)
 
 
 def test_the_guide_s_example_runs(native, monkeypatch):

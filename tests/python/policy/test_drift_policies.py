@@ -2,7 +2,7 @@
 import sys
 
 import pytest
-import rules
+import pyrules
 import vitro
 from conftest import ROOT
 
@@ -22,11 +22,11 @@ def run(drift, *policies):
 
 
 def test_following_in_python_is_following(native):
-    own, python, stays = run("follow"), run("py_follow", rules.Follow), run("stay")
+    own, python, stays = run("follow"), run("py_follow", pyrules.Follow), run("stay")
     assert python["event_hash"] == own["event_hash"] != stays["event_hash"]
     assert python.metric("experts.retiers") == own.metric("experts.retiers") >= 1
 
 
 def test_shares_that_are_none_are_refused(native):
     with pytest.raises(vitro.RunError, match=r"drift policy half_shares \(HalfShares\): follow\(\) returned .*expected None, or 2 lists"):
-        run("half_shares", rules.HalfShares)
+        run("half_shares", pyrules.HalfShares)

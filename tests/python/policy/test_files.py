@@ -5,13 +5,13 @@ import subprocess
 import sys
 
 import pytest
-import rules
+import pyrules
 import vitro
 from conftest import ROOT
 from test_classes import neurons
 from vitro.policy.files import load
 
-RULES = ROOT / "tests" / "python" / "policy" / "rules.py"
+RULES = ROOT / "tests" / "python" / "policy" / "pyrules.py"
 
 
 def vitro_command(native, *words):
@@ -52,7 +52,7 @@ def test_a_class_of_a_file_is_the_class(native):
 
 def test_a_policy_that_fails_costs_its_points_and_no_others(native):
     tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "raises", "py_lru", "moody", "absent"]}}
-    brought = [rules.PyLru, rules.Raises, rules.Moody, rules.Absent]
+    brought = [pyrules.PyLru, pyrules.Raises, pyrules.Moody, pyrules.Absent]
     frame = vitro.sweep(tree, out=native.folder / "out", policies=brought, twice=True)
     assert list(frame["status"] == "failed") == [False, True, False, True, True]
     for word, row in (("raises (Raises) failed", 1), ("moody decides differently", 3), ("absent (Absent): victim()", 4)):
@@ -63,7 +63,7 @@ def test_a_policy_that_fails_costs_its_points_and_no_others(native):
 
 
 def test_a_stored_point_knows_the_class_that_made_it(native):
-    class Rule(rules.PyLru):
+    class Rule(pyrules.PyLru):
         name = "rule"
     tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "rule"]}}
 
@@ -74,7 +74,7 @@ def test_a_stored_point_knows_the_class_that_made_it(native):
     first, count = when(Rule)
     assert when(Rule) == (first, 2) and count == 2
 
-    class Changed(rules.PyLru):
+    class Changed(pyrules.PyLru):
         name = "rule"
 
         def victim(self, held):
@@ -86,7 +86,7 @@ def test_a_stored_point_knows_the_class_that_made_it(native):
 def test_points_with_policies_run_on_a_cluster_of_processes(native):
     pytest.importorskip("distributed")
     tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "py_lru"]}}
-    frame = vitro.sweep(tree, out=native.folder / "out", policies=[rules.PyLru], on="dask", workers=1)
+    frame = vitro.sweep(tree, out=native.folder / "out", policies=[pyrules.PyLru], on="dask", workers=1)
     assert (frame["status"] != "failed").all() and frame["decode_tokens_per_s"].nunique() == 1
 
 
@@ -95,6 +95,6 @@ def test_a_search_may_choose_among_rules(native):
     search = {"design": "search", "trials": 4, "batch": 4, "objectives": {"decode_tokens_per_s": "maximize"},
               "over": {"engine.weights.eviction": ["lru", "py_lru"]}}
     tree = neurons("sim", "lru") | {"sweep": search}
-    frame = vitro.search(tree, out=native.folder / "out", policies=[rules.PyLru])
+    frame = vitro.search(tree, out=native.folder / "out", policies=[pyrules.PyLru])
     assert (frame["status"] != "failed").all() and set(frame["engine.weights.eviction"]) == {"lru", "py_lru"}
     assert frame["decode_tokens_per_s"].nunique() == 1

@@ -6,7 +6,7 @@ import vitro
 from conftest import ROOT
 
 sys.path.append(str(ROOT / "tests" / "python" / "policy"))
-import rules  # noqa: E402
+import pyrules  # noqa: E402
 from test_classes import experts, neurons, run  # noqa: E402
 
 HITS = "cache_hit_rate"
@@ -47,7 +47,7 @@ def test_where_nothing_goes_it_refuses(native):
     with pytest.raises(vitro.ConfigError, match="no cache of this experiment evicts"):
         vitro.belady(whole)
     with pytest.raises(vitro.ConfigError, match="belady: overrides set the eviction"):
-        vitro.belady(neurons("sim", "lru"), overrides={"engine.weights.eviction": rules.PyLru.name})
+        vitro.belady(neurons("sim", "lru"), overrides={"engine.weights.eviction": pyrules.PyLru.name})
 
 
 def test_it_follows_a_recording(native):

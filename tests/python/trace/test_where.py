@@ -51,8 +51,9 @@ def test_shares_of_a_run_add_up_and_steps_agree_with_its_metrics(native, tmp_pat
     assert all(any(begin <= row[3] and row[3] + row[4] <= end + 1e-6 for begin, end in
                    [(step[3], step[3] + step[4]) for step in steps if step[2] in ("prompt", "decode")]) for row in steps)
     for part, ms in result.metrics["decode_parts_ms"].items():
-        drawn = sum(row[4] for row in steps if row[2] == part and any(begin <= row[3] < end for begin, end in decode))
-        assert drawn / 1e3 == pytest.approx(ms, rel=1e-3, abs=1e-3), part
+        drawn = sum(row[4] for row in steps if row[2] == f"part {part}" and any(begin <= row[3] < end for begin, end in decode))
+        close = {"rel": 1e-6, "abs": 1e-6} if machine == "sim" else {"rel": 0.1, "abs": 0.1}  # a host's clock is read twice
+        assert drawn / 1e3 == pytest.approx(ms, **close), part
     shares = where(trace, "decode")
     for unit in {share.unit for share in shares}:
         assert sum(share.share for share in shares if share.unit == unit) == pytest.approx(1, abs=1e-6)

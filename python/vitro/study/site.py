@@ -13,9 +13,9 @@ from ..base.terminal import number
 from ..base.version import __version__
 from ..base.whole_files import put
 from ..errors import ConfigError
-from ..study.study import Study, column_of
-from ..study.values import text_of
-from .page import METRICS, is_size, label_of, picture, reading
+from ..report.page import METRICS, is_size, label_of, picture, reading
+from .study import Study, column_of
+from .values import text_of
 
 _DRAWN = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
 _MOST_CHOICES = 12  # values of a key that are offered in a list

@@ -4,10 +4,10 @@ import json
 import pytest
 import vitro
 import yaml
+from balanced_html import Balanced
 from browser import PROGRAM, Browser
 from conftest import ROOT
-from test_report import Balanced
-from vitro.report.site import write_site
+from vitro.study.site import write_site
 
 # Contrast of each element that has text of its own with what lies behind it (WCAG 2.1, relative luminance); pictures are white paper.
 CONTRAST = """(() => {
