@@ -144,9 +144,10 @@ class QemuTransport final : public HexagonTransport {
       const packet_count& entry = table->entries[i];
       PacketCount& count = counts.emplace_back(PacketCount{std::string(entry.symbol, ::strnlen(entry.symbol, kPacketSymbol))});
       for (std::size_t thread = 0; thread < kPacketThreads; ++thread) {
-        count.packets += entry.packets[thread];
-        count.vector_packets += entry.vector_packets[thread];
-        count.of_thread[std::min(thread, count.of_thread.size() - 1)] += entry.packets[thread];
+        const std::uint64_t packets = __atomic_load_n(&entry.packets[thread], __ATOMIC_RELAXED);  // once: threads that poll still count
+        count.packets += packets;
+        count.vector_packets += __atomic_load_n(&entry.vector_packets[thread], __ATOMIC_RELAXED);
+        count.of_thread[std::min(thread, count.of_thread.size() - 1)] += packets;
       }
     }
     return counts;
