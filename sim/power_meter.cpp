@@ -33,7 +33,7 @@ void PowerMeter::set_clock(std::size_t processor) {
 
 void PowerMeter::set_draw(std::size_t processor) {
   if (!used_[processor]) return;
-  hw::PowerDraw draw = power_.draw(soc_.processors()[processor].core_class, clock_share_[processor]);
+  hw::PowerDraw draw = draw_of(processor);
   draw.idle += otherwise_[processor] * (draw.busy - draw.idle);
   meter_.set_draw(processor, draw, context_.now());
 }

@@ -30,6 +30,8 @@ class PowerMeter {
     otherwise_[processor] = otherwise;
     set_draw(processor);
   }
+  // Watts of a processor that is on and has nothing to do, at its clock of now.
+  double leakage(std::size_t processor) const { return draw_of(processor).idle; }
   void dram_written(Bytes bytes) { dram_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
   void flash_written(Bytes bytes) { flash_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
 
@@ -47,6 +49,9 @@ class PowerMeter {
   void cool_or_throttle(std::size_t processor);
   void set_clock(std::size_t processor);
   void set_draw(std::size_t processor);
+  hw::PowerDraw draw_of(std::size_t processor) const {
+    return power_.draw(soc_.processors()[processor].core_class, clock_share_[processor]);
+  }
 
   const hw::FlowPower& power_;
   Soc& soc_;

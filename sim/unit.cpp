@@ -130,8 +130,8 @@ void SimUnit::begin_job() {
   if (s_.power != nullptr) s_.power->set_activity(core_.processor(), dispatch.switch_activity);
   s_.executor.at(s_.executor.device_now() + dispatch.switch_graph, {device_, kSwitched}, [this] {
     if (s_.power != nullptr) {
-      const double seconds = to_seconds(core_.model().dispatch().switch_graph);
-      s_.causes->drew(Cause::switches, s_.executor.device_now(), s_.meter.draw(core_.processor()).idle * seconds);
+      const double watts = s_.meter.draw(core_.processor()).idle - s_.power->leakage(core_.processor());
+      s_.causes->drew(Cause::switches, s_.executor.device_now(), watts * to_seconds(core_.model().dispatch().switch_graph));
       s_.power->set_activity(core_.processor(), 0);
     }
     begin_call();
@@ -167,7 +167,8 @@ void SimUnit::note_call(Cause cause) {
   s_.power->dram_written(written_);
   s_.meter.computed(core_.processor(), call_began_, now, computed);
   const hw::PowerDraw& draw = s_.meter.draw(core_.processor());
-  s_.causes->drew(cause, now, draw.stalled * to_seconds(now - call_began_) + (draw.busy - draw.stalled) * to_seconds(computed));
+  const double waits = draw.stalled - s_.power->leakage(core_.processor());  // what it leaks is no call's
+  s_.causes->drew(cause, now, waits * to_seconds(now - call_began_) + (draw.busy - draw.stalled) * to_seconds(computed));
   s_.causes->moved(now, weights_, moved_);
 }
 
@@ -176,6 +177,7 @@ void SimUnit::end_call() {
   const KernelCall& call = (*job.chain)[call_];
   const Picoseconds now = s_.executor.device_now();
   if (!job.on_cpu) note_call(cause_of(call));
+  core_.end_trace();  // system work in the call, which comes before it in a file that is written as it goes
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);

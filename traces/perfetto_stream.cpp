@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "traces/json_text.hpp"
 
 namespace vitro {
 namespace {
@@ -53,13 +55,10 @@ std::uint64_t nanoseconds(Picoseconds time) {
   return static_cast<std::uint64_t>(time.count()) / 1000;
 }
 
-// Perfetto refuses text that is no UTF-8.
+// Perfetto refuses text that is no UTF-8. -> with a mark in place of each byte that is none
 std::string valid_text(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (static_cast<unsigned char>(c) >= 0x80) c = '?';
-  }
-  return out;
+  if (std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) >= 0x80; })) return std::string(text);
+  return nlohmann::json::parse(json_text(text)).get<std::string>();
 }
 
 }  // namespace
@@ -178,7 +177,13 @@ void PerfettoStream::packet(const std::string& body) {
   add(whole, packet_field::sequence, kSequence);
   add(whole, packet_field::flags, std::exchange(began_, true) ? kNeedsState : kStateCleared);
   add(part_, 1, whole);  // Trace.packet
-  if (part_.size() >= kPart) write_part();
+  if (part_.size() < kPart) return;
+  try {
+    if (!failed_) write_part();
+  } catch (...) {  // not into whoever traces, who may be in a destructor
+    failed_ = std::current_exception();
+  }
+  part_.clear();
 }
 
 void PerfettoStream::write_part() {
@@ -194,6 +199,7 @@ void PerfettoStream::write_part() {
 
 void PerfettoStream::finish(const std::string& folder) {
   const std::scoped_lock lock(mutex_);
+  if (failed_) std::rethrow_exception(failed_);
   write_part();
   file_->commit();
   decisions_.write(folder + "/decisions.jsonl");

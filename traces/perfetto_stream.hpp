@@ -1,6 +1,7 @@
-// A TraceSink that writes Perfetto's own format as the run goes: neither memory nor the number of events is limited.
+// A TraceSink that writes Perfetto's own format as the run goes: the number of events is not limited, and they take no memory.
 #pragma once
 #include <deque>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -16,11 +17,12 @@ namespace vitro {
 
 // Thread-safe. Writes trace.pftrace: packets of perfetto.protos.Trace (track descriptors, slices, counters), times in whole nanoseconds,
 // rounded down. A span is two packets, a beginning and an end. Viewers sort packets by time and, where times are equal, keep the order of
-// the file; spans come when they end, the inner ones first. So a span that would begin at the same nanosecond as one inside it, or that
-// overlaps another without nesting, goes to a further lane of its track.
+// the file; a span comes when it has ended, so after those inside it. So a span that would begin at the same nanosecond as one inside it,
+// or that overlaps another without nesting, goes to a further lane of its track.
 class PerfettoStream final : public TraceFile {
  public:
-  // process: as for PerfettoTrace. folder: made when the first part is written. decisions: most that are kept in memory.
+  // process: as for PerfettoTrace. folder: made when the first part is written. decisions: most that are kept in memory. Where a part can
+  // not be written, the run goes on, nothing more is written, and finish() throws.
   PerfettoStream(std::string process, std::string folder, std::size_t decisions = 4'000'000);
 
   TrackId track(std::string_view group, std::string_view name) override;
@@ -59,6 +61,7 @@ class PerfettoStream final : public TraceFile {
   bool began_ = false;
   std::string part_;  // not written yet
   std::optional<OutputFile> file_;
+  std::exception_ptr failed_;  // why no part is written any more
   DecisionLog decisions_;
 };
 

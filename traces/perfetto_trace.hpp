@@ -13,7 +13,7 @@
 namespace vitro {
 
 struct TraceLimits {
-  std::size_t events = 4'000'000;  // spans and counter samples, 32 bytes each
+  std::size_t events = 4'000'000;  // spans and counter samples, 32 bytes each beside the texts, each kept once
   std::size_t decisions = 4'000'000;
 };
 

@@ -67,7 +67,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
                                 with_brought(PolicyKind::eviction, evictions().names(), engine.policies), engine.ffn.kind == "clusters",
                                 with_brought(PolicyKind::look_ahead, look_ahead_rules().names(), engine.policies));
   engine.attention = read_attention(reader.section("attention"));
-  engine.kv = read_kv_with(reader.section("kv"), with_brought(PolicyKind::keep, {}, engine.policies));
+  engine.kv = read_kv_with(reader.section("kv"), engine.policies);
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));

@@ -79,10 +79,10 @@ SequenceOrigin sequence_origin(const Experiment& experiment, const ModelConfig& 
     model.add(std::bit_cast<std::uint64_t>(adapter.strength));
     contracts.add(static_cast<std::uint64_t>(engine.lora.order));
   }
-  for (const VariantId variant :
-       {engine.products.matmul, engine.products.prefill_matmul, engine.placement.activations, engine.attention.variant}) {
+  for (const VariantId variant : {engine.products.matmul, engine.products.prefill_matmul, engine.attention.variant}) {
     contracts.add(static_cast<std::uint64_t>(variant));
   }
+  if (engine.placement.activations != VariantId::none) contracts.add(static_cast<std::uint64_t>(engine.placement.activations));
   if (config.rope_factors_by_length) contracts.add(config.turns_as_long(longest) ? 2 : 1);
   return {model.value(), contracts.value()};
 }

@@ -192,8 +192,9 @@ void write_traces(Run& run, const SessionOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.out_dir, error);
   if (error) throw ConfigError(fmt::format("{}: the folder can not be made: {}", options.out_dir, error.message()));
-  for (const char* earlier : {"/trace.json", "/trace.pftrace"}) std::filesystem::remove(options.out_dir + earlier, error);
   run.file->finish(options.out_dir);
+  const bool json = run.experiment.trace.format == TraceFormat::json;
+  std::filesystem::remove(options.out_dir + (json ? "/trace.pftrace" : "/trace.json"), error);  // of an earlier run
 }
 
 nlohmann::ordered_json measure_operators(Run& run, const SessionOptions& options) {

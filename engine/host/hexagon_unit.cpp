@@ -40,12 +40,13 @@ Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
   const Result<hexagon::MatmulForm> form = hexagon::matmul_form(call, options_.products);
   if (!form.ok()) return form.status();
-  // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1).
-  const auto same_bytes = [&key](const auto& entry) {
+  // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1). Other forms do not ask for a method.
+  const auto serves = [&key, &form](const auto& entry) {
     const auto bytes = [](const WeightKey& k) { return std::tuple(std::get<0>(k), std::get<1>(k), std::get<2>(k), std::get<3>(k)); };
-    return bytes(entry.first) == bytes(key) && entry.second.form.bit_serial();
+    const hexagon::MatmulForm& other = entry.second.form;
+    return (form.value().bit_serial() ? other.bit_serial() : other.kind == form.value().kind) && bytes(entry.first) == bytes(key);
   };
-  if (const auto twin = std::ranges::find_if(placed_, same_bytes); twin != placed_.end() && form.value().bit_serial()) {
+  if (const auto twin = std::ranges::find_if(placed_, serves); twin != placed_.end()) {
     return placed_[key] = {twin->second.session, twin->second.at, form.value()};
   }
   const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));

@@ -39,6 +39,7 @@ std::vector<BroughtPolicy> read_brought(Reader& engine) {
     policy.kind = static_cast<PolicyKind>(std::ranges::find(kKinds, kind) - kKinds.begin());
     policy.name = entry.text("name");
     policy.content = entry.text("content", "");
+    policy.follows_budget = entry.boolean("follows_budget", false);
     entry.finish();
     const auto same = [&](const BroughtPolicy& other) { return other.kind == policy.kind && other.name == policy.name; };
     if (std::ranges::any_of(policies, same))
@@ -46,14 +47,6 @@ std::vector<BroughtPolicy> read_brought(Reader& engine) {
     policies.push_back(std::move(policy));
   }
   return policies;
-}
-
-std::vector<std::string> with_brought(PolicyKind kind, std::vector<std::string> names, const std::vector<BroughtPolicy>& policies) {
-  for (const BroughtPolicy& policy : policies) {
-    // In a run the part is registered as well.
-    if (policy.kind == kind && std::ranges::find(names, policy.name) == names.end()) names.push_back(policy.name);
-  }
-  return names;
 }
 
 void require_brought(const std::vector<BroughtPolicy>& policies) {

@@ -103,6 +103,7 @@ Task<void> decode_sequences(Machine* machine, Transformer* model, std::vector<Ac
   Picoseconds before = machine->clock.now();
   while (!live.empty()) {
     StepInput step;
+    step.decodes = true;
     step.sampling = request->sampling;
     for (const ActiveSequence& s : live) {
       step.sampled.push_back(static_cast<std::uint32_t>(step.rows.size()));

@@ -16,8 +16,9 @@ namespace vitro {
 class StepSpan {
  public:
   StepSpan(Machine& machine, std::string_view kind, std::string_view what = {}, std::string detail = {})
-      : machine_(machine), begin_(machine.clock.now()), open_(machine.trace.enabled()) {
+      : machine_(machine), open_(machine.trace.enabled()) {
     if (!open_) return;
+    begin_ = machine_.clock.now();
     name_ = what.empty() ? kind : fmt::format("{} {}", kind, what);
     detail_ = std::move(detail);
   }
@@ -29,8 +30,8 @@ class StepSpan {
 
  private:
   Machine& machine_;
-  Picoseconds begin_;
-  bool open_;
+  const bool open_;
+  Picoseconds begin_{};
   std::string name_, detail_;
 };
 

@@ -223,7 +223,7 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
   VITRO_CHECK(input.rows.size() <= most && input.sampled.size() <= options_.max_sampled, "a step beyond its limits");
   std::vector<std::int32_t> tokens;
   std::exception_ptr error;
-  const StepSpan span(machine_, input.sampled.size() == input.rows.size() ? "decode" : "prompt", "", described(machine_, input.rows));
+  const StepSpan span(machine_, input.decodes ? "decode" : "prompt", "", described(machine_, input.rows));
   try {
     if (input.chunk_rows > 0) {
       tokens = co_await compute_by_layer(&input);

@@ -48,7 +48,8 @@ struct StepInput {
   std::vector<std::uint32_t> sampled;  // indices into rows whose next token is wanted
   // Identity of each draw; empty: that of the row. Several draws from one row (forks of a prompt) name it repeatedly.
   std::vector<SeqPos> sampled_as;
-  bool choose = true;  // false: compute logits, draw nothing
+  bool choose = true;     // false: compute logits, draw nothing
+  bool decodes = false;  // goes on with what the last step chose: what a trace calls it
   Sampling sampling;
   // Above 0: the rows, of one sequence, go layer by layer in chunks of so many. Values are those of a step for each chunk, to the bit.
   std::uint32_t chunk_rows = 0;

@@ -88,12 +88,13 @@ std::string run(const std::string& tree, const std::optional<std::string>& out_d
                 const py::list& policies) {
   const hw::AddModels add_models = add_python_models(models);
   const BroughtToRun brought(policies);
+  const bool reports = !policies.empty();
   SessionOptions options = session_options(out_dir.value_or(""), python_scorer(scorer));
   const py::gil_scoped_release free_gil;
   const HostExecutor clock;
   const Picoseconds begin = clock.now();
   Json result = run_experiment(experiment_of(tree), options, sim::machines_with(add_models));
-  if (!policies.empty()) result["policies"] = brought.report(to_seconds(clock.now() - begin));
+  if (reports) result["policies"] = brought.report(to_seconds(clock.now() - begin));
   return to_text(result);
 }
 

@@ -3,27 +3,27 @@
 #include <fmt/format.h>
 
 #include "engine/base/check.hpp"
+#include "python_errors.hpp"
 
 namespace py = pybind11;
 
 namespace vitro {
 
 void explain(const PolicyClass& policy, const py::error_already_set& error) {
-  if (error.matches(py::module_::import("vitro.errors").attr("ConfigError"))) throw ConfigError(py::str(error.value()));
-  const py::object lines = py::module_::import("traceback").attr("format_exception")(error.type(), error.value(), error.trace());
-  const auto text = py::cast<std::string>(py::str("").attr("join")(lines));
-  throw RunError(fmt::format("the {} policy {} failed:\n{}", policy.kind, policy.title, text));
+  explain(fmt::format("the {} policy {}", policy.kind, policy.title), error);
 }
 
 void refuse(const PolicyClass& policy, std::string_view method, const py::handle& answer, std::string_view expected) {
-  auto shown = py::cast<std::string>(py::repr(answer));
-  constexpr std::size_t kMost = 200;
-  if (shown.size() > kMost) shown = shown.substr(0, kMost) + "...";
+  constexpr py::ssize_t kMost = 200;
+  const py::str all = py::repr(answer);
+  auto shown = py::cast<std::string>(all[py::slice(0, kMost, 1)]);
+  if (py::len(all) > kMost) shown += "...";
   throw RunError(fmt::format("the {} policy {}: {}() returned {} (expected {})", policy.kind, policy.title, method, shown, expected));
 }
 
 std::uint32_t number_below(std::uint64_t end, const PolicyClass& policy, std::string_view method, const py::handle& answer,
                            std::string_view expected) {
+  if (py::isinstance<py::bool_>(answer)) refuse(policy, method, answer, expected);  // a number to Python, an oversight to us
   const auto whole = py::reinterpret_steal<py::object>(PyNumber_Index(answer.ptr()));
   if (!whole) PyErr_Clear();
   int overflows = 0;

@@ -75,6 +75,7 @@ class PythonEviction final : public Eviction {
     if (blocks.empty()) return;
     if (each_) return tell("touch_each", [&](const py::object& o) { o.attr("touch_each")(list_of(blocks)); });
     tell("touch", [&](const py::object& o) {  // one change of threads' owner for all of them
+      object_.type().calls += blocks.size() - 1;
       const py::object touch = o.attr("touch");
       for (const std::uint32_t block : blocks) touch(block);
     });

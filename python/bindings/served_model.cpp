@@ -1,4 +1,5 @@
 #include "served_model.hpp"
+#include "python_errors.hpp"
 
 #include <fmt/format.h>
 
@@ -29,18 +30,6 @@ py::object SeenParams::at(const std::string& key) const {
   }
 }
 
-namespace {
-
-// vitro.ConfigError stays one, any other exception of a model is a RunError with the Python traceback.
-[[noreturn]] void explain(const std::string& model, const py::error_already_set& error) {
-  if (error.matches(py::module_::import("vitro.errors").attr("ConfigError"))) throw ConfigError(py::str(error.value()));
-  const py::object lines = py::module_::import("traceback").attr("format_exception")(error.type(), error.value(), error.trace());
-  const auto text = py::cast<std::string>(py::str("").attr("join")(lines));
-  throw RunError(fmt::format("the device model {} failed:\n{}", model, text));
-}
-
-}  // namespace
-
 Served::Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(type)) {
   const py::gil_scoped_acquire gil;
   try {
@@ -49,7 +38,7 @@ Served::Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(t
     held_.object.attr("setup")();
     held_.serve = held_.object.attr("serve");
   } catch (const py::error_already_set& error) {
-    explain(type_->name, error);
+    explain("the device model " + type_->name, error);
   }
 }
 
@@ -65,7 +54,7 @@ Picoseconds Served::answer(Picoseconds now, const py::object& request) {
     }
     return Picoseconds(py::cast<std::int64_t>(whole));
   } catch (const py::error_already_set& error) {
-    explain(type_->name, error);
+    explain("the device model " + type_->name, error);
   }
 }
 

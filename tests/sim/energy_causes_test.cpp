@@ -67,5 +67,14 @@ TEST(EnergyCauses, a_machine_says_what_its_calls_drew_and_moved) {
   EXPECT_NEAR(first + second, *report.energy_j, 1e-9);
 }
 
+TEST(EnergyCauses, what_a_unit_leaks_is_no_calls) {
+  Simulation simulation(round_options({"power.stalled_share={big: 0.25}", "power.idle_watts={kind: assumed, source: test, big: 0.5}"}));
+  simulation.run(run_chain(simulation.machine().units[0], {test_call(1e6, 0)}));
+  ASSERT_EQ(simulation.now(), 1 * kMs);
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  EXPECT_NEAR(report.energy_causes_j.front().second, 2e-3, 1e-9);
+  EXPECT_NEAR(sum_of(report.energy_causes_j), *report.energy_j, 1e-12);
+}
+
 }  // namespace
 }  // namespace vitro::sim

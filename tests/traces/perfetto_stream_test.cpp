@@ -78,5 +78,27 @@ TEST(PerfettoStream, a_folder_that_can_not_be_made_is_named) {
   EXPECT_THROW(stream.finish(folder / "file/inside"), RunError);
 }
 
+TEST(PerfettoStream, a_part_that_can_not_be_written_ends_no_run_and_is_told_at_the_end) {
+  const Folder folder;
+  { OutputFile file(folder / "file"); file.commit(); }
+  PerfettoStream stream("t", folder / "file/inside");
+  const TrackId track = stream.track("units", "cpu0");
+  for (int i = 0; i < 200'000; ++i) EXPECT_NO_THROW(stream.span(track, i * 10 * kNs, (i * 10 + 5) * kNs, "matmul", "detail"));
+  std::filesystem::remove(folder / "file");  // from then on it could be written, without its beginning
+  EXPECT_THROW(stream.finish(folder / "file/inside"), RunError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "file/inside/trace.pftrace"));
+}
+
+TEST(PerfettoStream, text_is_kept_but_for_bytes_that_are_no_UTF_8) {
+  const Folder folder;
+  PerfettoStream stream("t", folder / "");
+  const TrackId track = stream.track("units", "cpu0");
+  stream.span(track, 0 * kNs, 1 * kNs, "gr\xc3\xb6\xc3\x9f" "e", "half \xc3 of it");
+  stream.finish(folder / "");
+  const std::string text = read_text(folder / "trace.pftrace");
+  EXPECT_EQ(count(text, "gr\xc3\xb6\xc3\x9f" "e"), 1u);
+  EXPECT_EQ(count(text, "half \xef\xbf\xbd of it"), 1u);
+}
+
 }  // namespace
 }  // namespace vitro

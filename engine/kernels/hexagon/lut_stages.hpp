@@ -135,6 +135,17 @@ template <class I>
   return {I::either(a.lo, b.lo), I::either(a.hi, b.hi)};
 }
 
+// Codes of four columns, or with half = 1 of the next four, of a group's planes: a table per plane.
+template <class I, uint32_t kBits>
+[[gnu::always_inline]] inline typename I::Pair codes_of(const typename I::Vector* planes, uint32_t half, const typename I::Vector& tables) {
+  const auto bits = [&](uint32_t i) { return half == 0 ? planes[i] : I::high_nibbles(planes[i]); };
+  typename I::Pair codes = I::template look_up<0>(bits(0), tables);
+  if constexpr (kBits > 1) codes = joined<I>(codes, I::template look_up<1>(bits(1), tables));
+  if constexpr (kBits > 2) codes = joined<I>(codes, I::template look_up<2>(bits(2), tables));
+  if constexpr (kBits > 3) codes = joined<I>(codes, I::template look_up<3>(bits(3), tables));
+  return codes;
+}
+
 // Four columns of 128 rows: codes to fp16, times the rows' scales, as words (column, next column) of 32 rows.
 // scales, zeros: fp16 per group of 32 rows, each row's twice. out[g * stride + j]: rows 32g.., columns 2j and 2j + 1.
 template <class I, Zeros kZeros>
@@ -188,11 +199,7 @@ template <class I, uint32_t kBits, uint32_t kGroup, Zeros kZeros, Scales kScales
       const typename I::Vector* plane = planes + p * kBits;
 #pragma GCC unroll 2
       for (uint32_t half = 0; half < 2; ++half) {
-        const auto bits = [&](uint32_t i) { return half == 0 ? plane[i] : I::high_nibbles(plane[i]); };
-        typename I::Pair codes = I::template look_up<0>(bits(0), tables);
-        if constexpr (kBits > 1) codes = joined<I>(codes, I::template look_up<1>(bits(1), tables));
-        if constexpr (kBits > 2) codes = joined<I>(codes, I::template look_up<2>(bits(2), tables));
-        if constexpr (kBits > 3) codes = joined<I>(codes, I::template look_up<3>(bits(3), tables));
+        const typename I::Pair codes = codes_of<I, kBits>(plane, half, tables);
         dequantise_columns<I, kZeros>(codes, codes_to_halves, s, z, stride, out + p * 4 + half * 2);
       }
     }

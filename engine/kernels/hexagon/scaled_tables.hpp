@@ -144,11 +144,7 @@ template <class I, uint32_t kBits, bool kOneGroup, bool kWhole = true>
     const typename I::Vector* plane = planes + p * kBits;
 #pragma GCC unroll 2
     for (uint32_t half = 0; half < 2; ++half) {
-      const auto bits = [&](uint32_t i) { return half == 0 ? plane[i] : I::high_nibbles(plane[i]); };
-      typename I::Pair codes = I::template look_up<0>(bits(0), repack);
-      if constexpr (kBits > 1) codes = joined<I>(codes, I::template look_up<1>(bits(1), repack));
-      if constexpr (kBits > 2) codes = joined<I>(codes, I::template look_up<2>(bits(2), repack));
-      if constexpr (kBits > 3) codes = joined<I>(codes, I::template look_up<3>(bits(3), repack));
+      const typename I::Pair codes = codes_of<I, kBits>(plane, half, repack);
       x[0][2 * p + half] = codes.lo;
       x[1][2 * p + half] = codes.hi;
     }

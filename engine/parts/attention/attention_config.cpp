@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/quant/kv_rows.hpp"
@@ -22,16 +23,17 @@ AttentionConfig read_attention(Reader reader) {
 
 KvConfig read_kv(Reader reader) { return read_kv_with(std::move(reader), {}); }
 
-KvConfig read_kv_with(Reader reader, const std::vector<std::string>& brought) {
+KvConfig read_kv_with(Reader reader, const std::vector<BroughtPolicy>& brought) {
   KvConfig kv;
   kv.format = *format_by_name(reader.choice("format", kv_format_names(), "f32"));
   kv.per_query_head = reader.choice("per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));
-  std::vector<std::string> rules = kv_keep_rules().names();
-  rules.insert(rules.end(), brought.begin(), brought.end());
-  kv.keep = reader.choice("keep", rules, kv.keep);
-  const bool stays_whole = !kv.dram_tokens && kv.rule() == nullptr;
+  kv.keep = reader.choice("keep", with_brought(PolicyKind::keep, kv_keep_rules().names(), brought), kv.keep);
+  const bool follows_budget = std::ranges::any_of(brought, [&kv](const BroughtPolicy& policy) {
+    return policy.kind == PolicyKind::keep && policy.name == kv.keep && policy.follows_budget;
+  });
+  const bool stays_whole = !kv.dram_tokens && !follows_budget && kv.rule() == nullptr;
   kv.sinks = static_cast<std::uint32_t>(reader.integer("sinks", 0, 1 << 24, kv.sinks));
   kv.scratch = reader.text("scratch", "");
   kv.prefetch = reader.boolean("prefetch", true);

@@ -6,6 +6,7 @@
 #include "engine/base/config.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/attention/kv_keep.hpp"
+#include "engine/parts/brought_policies.hpp"
 
 namespace vitro {
 
@@ -29,7 +30,7 @@ struct KvConfig {
 
 AttentionConfig read_attention(Reader reader);
 KvConfig read_kv(Reader reader);
-// `brought`: names of rules for `keep` that the run will have beside the registered ones.
-KvConfig read_kv_with(Reader reader, const std::vector<std::string>& brought);
+// `brought`: policies that the run will have, of which some are rules for `keep` beside the registered ones.
+KvConfig read_kv_with(Reader reader, const std::vector<BroughtPolicy>& brought);
 
 }  // namespace vitro

@@ -65,8 +65,9 @@ void read_stages(Reader& reader, PlacementConfig& placement) {
     if (key == "hvx_threads") {
       placement.hvx_threads = static_cast<std::uint32_t>(reader.choice(key, {"1", "2", "4"}, "4")[0] - '0');
     } else if (key == "spill") {
-      const std::string place = reader.choice(key, {"tcm", "l2", "dram"}, "tcm");
-      placement.spill = place == "tcm" ? hexagon::Spill::tcm : place == "l2" ? hexagon::Spill::l2 : hexagon::Spill::dram;
+      const auto& names = hexagon::kSpillNames;
+      const std::string place = reader.choice(key, {std::begin(names), std::end(names)}, names[0]);
+      placement.spill = static_cast<hexagon::Spill>(std::ranges::find(names, place) - std::begin(names));
     } else {
       placement.stage_buffers = static_cast<std::uint32_t>(reader.choice(key, {"0", "1", "2"}, "2")[0] - '0');
     }

@@ -2,68 +2,48 @@
 #include <utility>
 
 #include "engine/base/recency_list.hpp"
-#include "engine/parts/weights/eviction.hpp"
+#include "engine/parts/weights/eviction_wrapper.hpp"
 
 namespace vitro {
 namespace {
 
-class Always final : public Eviction {
+class Always final : public EvictionWrapper {
  public:
-  explicit Always(std::unique_ptr<Eviction> rule) : rule_(std::move(rule)) {}
-  void insert(std::uint32_t block) override { rule_->insert(block); }
-  void touch(std::uint32_t block) override { rule_->touch(block); }
-  void touch_each(std::span<const std::uint32_t> blocks) override { rule_->touch_each(blocks); }
-  void erase(std::uint32_t block) override { rule_->erase(block); }
-  void newcomer(std::uint32_t block) override { rule_->newcomer(block); }
+  using EvictionWrapper::EvictionWrapper;
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return rule_->victim_at_any_price(held); }
-  void expect(std::uint32_t block, double uses) override { rule_->expect(block, uses); }
-  void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
-  void next_layer() override { rule_->next_layer(); }
-  std::vector<std::uint32_t> next_token() override { return rule_->next_token(); }
-
- private:
-  std::unique_ptr<Eviction> rule_;
 };
 
 // Remembers by itself what was used since the layer in work last ran.
-class Bypass final : public Eviction {
+class Bypass final : public EvictionWrapper {
  public:
   Bypass(std::unique_ptr<Eviction> rule, std::uint32_t blocks, std::uint32_t layers)
-      : rule_(std::move(rule)), used_(blocks), layers_(layers) {}
+      : EvictionWrapper(std::move(rule)), used_(blocks), layers_(layers) {}
   void insert(std::uint32_t block) override {
     used_.push_newest(block);
-    rule_->insert(block);
+    EvictionWrapper::insert(block);
   }
   void touch(std::uint32_t block) override {
     used_.touch(block);
-    rule_->touch(block);
+    EvictionWrapper::touch(block);
   }
   void touch_each(std::span<const std::uint32_t> blocks) override {
     used_.touch(blocks);
-    rule_->touch_each(blocks);
+    EvictionWrapper::touch_each(blocks);
   }
   void erase(std::uint32_t block) override {
     used_.erase(block);
-    rule_->erase(block);
+    EvictionWrapper::erase(block);
   }
-  void newcomer(std::uint32_t block) override { rule_->newcomer(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
     const std::optional<std::uint32_t> found = rule_->victim(held);
     return found && used_.used_since_first_mark(*found) ? std::nullopt : found;
   }
-  std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
-    return rule_->victim_at_any_price(held);
-  }
-  void expect(std::uint32_t block, double uses) override { rule_->expect(block, uses); }
-  void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override {
     used_.mark(layers_);
-    rule_->next_layer();
+    EvictionWrapper::next_layer();
   }
-  std::vector<std::uint32_t> next_token() override { return rule_->next_token(); }
 
  private:
-  std::unique_ptr<Eviction> rule_;
   RecencyList used_;
   std::uint32_t layers_;
 };

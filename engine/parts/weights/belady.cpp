@@ -5,13 +5,14 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "engine/parts/weights/eviction_wrapper.hpp"
 
 namespace vitro {
 namespace {
 
-class Logged final : public Eviction {
+class Logged final : public EvictionWrapper {
  public:
-  Logged(std::unique_ptr<Eviction> rule, std::function<void(AccessLog)> done) : rule_(std::move(rule)), done_(std::move(done)) {}
+  Logged(std::unique_ptr<Eviction> rule, std::function<void(AccessLog)> done) : EvictionWrapper(std::move(rule)), done_(std::move(done)) {}
   Logged(const Logged&) = delete;
   Logged& operator=(const Logged&) = delete;
   ~Logged() override {
@@ -21,31 +22,24 @@ class Logged final : public Eviction {
 
   void insert(std::uint32_t block) override {
     used_.push_back(block);
-    rule_->insert(block);
+    EvictionWrapper::insert(block);
   }
   void touch(std::uint32_t block) override {
     used_.push_back(block);
-    rule_->touch(block);
+    EvictionWrapper::touch(block);
   }
   void touch_each(std::span<const std::uint32_t> blocks) override {
     used_.insert(used_.end(), blocks.begin(), blocks.end());
-    rule_->touch_each(blocks);
+    EvictionWrapper::touch_each(blocks);
   }
-  void erase(std::uint32_t block) override { rule_->erase(block); }
   void newcomer(std::uint32_t block) override {
     used_.push_back(block);  // it may not be admitted
-    rule_->newcomer(block);
+    EvictionWrapper::newcomer(block);
   }
-  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return rule_->victim(held); }
-  std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
-    return rule_->victim_at_any_price(held);
-  }
-  void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override {
     close();
-    rule_->next_layer();
+    EvictionWrapper::next_layer();
   }
-  std::vector<std::uint32_t> next_token() override { return rule_->next_token(); }
 
  private:
   void close() {
@@ -55,7 +49,6 @@ class Logged final : public Eviction {
     used_ = {};
   }
 
-  std::unique_ptr<Eviction> rule_;
   std::function<void(AccessLog)> done_;
   AccessLog log_;
   std::vector<std::uint32_t> used_;
@@ -63,10 +56,14 @@ class Logged final : public Eviction {
 
 class Belady final : public Eviction {
  public:
-  Belady(const AccessLog& future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight)
-      : uses_(options.blocks), passed_(options.blocks), seen_(options.blocks, kNever), foresight_(std::move(foresight)) {
-    for (std::uint32_t step = 0; step < future.size(); ++step) {
-      for (const std::uint32_t block : future[step]) {
+  Belady(AccessLog future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight)
+      : future_(std::move(future)),
+        uses_(options.blocks),
+        passed_(options.blocks),
+        seen_(options.blocks, kNever),
+        foresight_(std::move(foresight)) {
+    for (std::uint32_t step = 0; step < future_.size(); ++step) {
+      for (const std::uint32_t block : future_[step]) {
         VITRO_CHECK(block < options.blocks, "a future with other blocks");
         uses_[block].push_back(step);
       }
@@ -99,6 +96,9 @@ class Belady final : public Eviction {
     return std::nullopt;
   }
   void next_layer() override {
+    if (step_ < future_.size()) {
+      for (const std::uint32_t block : future_[step_]) pass_unless_seen(block);
+    }
     ++step_;
     newcomer_.reset();
   }
@@ -118,7 +118,16 @@ class Belady final : public Eviction {
     ++foresight_->accesses;
     foresight_->unforeseen += !foreseen;
   }
+  // What was to come in this layer and did not is waited for no longer: it would stay forever.
+  void pass_unless_seen(std::uint32_t block) {
+    if (seen_[block] == step_) return;
+    ++foresight_->unforeseen;
+    const bool resident = order_.erase({next_use(block), block}) > 0;
+    while (next_use(block) <= step_) ++passed_[block];
+    if (resident) order_.insert({next_use(block), block});
+  }
 
+  const AccessLog future_;
   std::vector<std::vector<std::uint32_t>> uses_;  // by block: runs of a layer in which it is used, ascending
   std::vector<std::size_t> passed_;               // by block: of them, how many are through
   std::vector<std::uint32_t> seen_;               // by block: the run of a layer in which it was used last; kNever
@@ -134,8 +143,8 @@ std::unique_ptr<Eviction> logged(std::unique_ptr<Eviction> rule, std::function<v
   return std::make_unique<Logged>(std::move(rule), std::move(done));
 }
 
-std::unique_ptr<Eviction> belady(const AccessLog& future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight) {
-  return std::make_unique<Belady>(future, options, std::move(foresight));
+std::unique_ptr<Eviction> belady(AccessLog future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight) {
+  return std::make_unique<Belady>(std::move(future), options, std::move(foresight));
 }
 
 }  // namespace vitro

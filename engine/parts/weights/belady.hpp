@@ -1,5 +1,6 @@
 // Belady's rule as an eviction: what is used again last goes first (Belady 1966). It needs to know the future: a first run writes down what
-// its cache is asked for, a second one has it. A bound to compare rules with, no rule for a phone.
+// its cache is asked for, a second one has it. Rules for a phone are compared with it. It is close to the best there is, and no bound:
+// newcomers are chosen one by one, not for all of a layer together. belady_hits() (eviction.hpp) is a bound.
 #pragma once
 #include <functional>
 #include <vector>
@@ -12,8 +13,8 @@ namespace vitro {
 // holds, unless something is read ahead that nobody uses; their order within a layer does.
 using AccessLog = std::vector<std::vector<std::uint32_t>>;
 
-// How well a future was foreseen. accesses: of blocks in a layer. unforeseen: of them, not in the log where they came: then the rule is no
-// bound.
+// How well a future was foreseen. accesses: of blocks in a layer. unforeseen: those that the log does not have where they came, and those
+// of the log that did not come. If there are any, the rule did not know its run.
 struct Foresight {
   std::uint64_t accesses = 0, unforeseen = 0;
 };
@@ -23,6 +24,6 @@ std::unique_ptr<Eviction> logged(std::unique_ptr<Eviction> rule, std::function<v
 
 // Gives up the resident block whose next use is the farthest, ties by the higher number; nothing, where the newcomer's own is at least as
 // far. `foresight`: counted up in it. Requires: blocks of `future` are below options.blocks.
-std::unique_ptr<Eviction> belady(const AccessLog& future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight);
+std::unique_ptr<Eviction> belady(AccessLog future, const EvictionOptions& options, std::shared_ptr<Foresight> foresight);
 
 }  // namespace vitro

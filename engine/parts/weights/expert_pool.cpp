@@ -105,7 +105,9 @@ void ExpertPool::drop(std::uint32_t block) {
 }
 
 void ExpertPool::next_token() {
-  rule_->next_token();  // what it would have leave, as "window" would, is refused for experts
+  if (rule_->next_token().empty()) return;
+  throw RunError("engine.weights.eviction: next_token() of the rule gave up experts that there is room for (expected none: experts leave "
+                 "only for others)");
 }
 
 }  // namespace vitro

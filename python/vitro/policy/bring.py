@@ -15,7 +15,7 @@ def overrides(policies: Sequence[type]) -> list[str]:
     """What an experiment says of policies that come with its run: kind, name and content."""
     if not policies:
         return []
-    entries = [{"kind": row["kind"], "name": row["name"], "content": content_of(policy)}
+    entries = [{"kind": row["kind"], "name": row["name"], "content": content_of(policy), "follows_budget": row["follows_budget"]}
                for policy, row in ((policy, described(policy)) for policy in policies)]
     return [f"engine.policies={json.dumps(entries)}"]
 

@@ -4,20 +4,7 @@
 
 namespace vitro::hexagon {
 
-struct Hvx : HvxIntegers {
-  struct Q16 {
-    Vector bits;
-  };
-  struct Q32 {
-    Vector bits;
-  };
-  struct PairQ32 {
-    Q32 lo, hi;
-  };
-
-  using HvxIntegers::rotate;
-  static Q32 rotate(Q32 a, int bytes) { return {rotate(a.bits, bytes)}; }
-
+struct Hvx : HvxFloatTypes {
   static Q16 multiply(Vector a, Vector b) { return {Q6_Vqf16_vmpy_VhfVhf(a, b)}; }
   static Q16 multiply(Q16 a, Vector b) { return {Q6_Vqf16_vmpy_Vqf16Vhf(a.bits, b)}; }
   static Q16 subtract_half(Vector a, Vector b) { return {Q6_Vqf16_vsub_VhfVhf(a, b)}; }

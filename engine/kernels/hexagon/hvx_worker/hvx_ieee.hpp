@@ -6,24 +6,12 @@
 
 namespace vitro::hexagon {
 
-struct HvxIeee : HvxIntegers {
-  struct Q16 {
-    Vector bits;  // fp16
-  };
-  struct Q32 {
-    Vector bits;  // float32
-  };
-  struct PairQ32 {
-    Q32 lo, hi;
-  };
+struct HvxIeee : HvxFloatTypes {
   union alignas(128) Lanes {
     Vector vector;
     uint16_t half[64];
     float word[32];
   };
-
-  using HvxIntegers::rotate;
-  static Q32 rotate(Q32 a, int bytes) { return {rotate(a.bits, bytes)}; }
 
   static Q16 subtract_half(Vector a, Vector b) {
     return {halves(a, b, [](float x, float y) { return x - y; })};

@@ -5,20 +5,7 @@
 
 namespace vitro::hexagon {
 
-struct HvxIeeeFloats : HvxIntegers {
-  struct Q16 {
-    Vector bits;
-  };
-  struct Q32 {
-    Vector bits;
-  };
-  struct PairQ32 {
-    Q32 lo, hi;
-  };
-
-  using HvxIntegers::rotate;
-  static Q32 rotate(Q32 a, int bytes) { return {rotate(a.bits, bytes)}; }
-
+struct HvxIeeeFloats : HvxFloatTypes {
   static Q16 multiply(Vector a, Vector b) { return {Q6_Vhf_vmpy_VhfVhf(a, b)}; }
   static Q16 multiply(Q16 a, Vector b) { return {Q6_Vhf_vmpy_VhfVhf(a.bits, b)}; }
   static Q16 subtract_half(Vector a, Vector b) { return {Q6_Vhf_vsub_VhfVhf(a, b)}; }

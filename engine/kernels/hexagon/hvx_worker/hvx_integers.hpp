@@ -76,4 +76,20 @@ struct HvxIntegers {
   static Vector sums_of_fours(Vector bytes) { return Q6_Vw_vrmpy_VbVb(bytes, splat(0x01010101)); }
 };
 
+// Float types of an instruction set, so that none is taken for another one.
+struct HvxFloatTypes : HvxIntegers {
+  struct Q16 {
+    Vector bits;
+  };
+  struct Q32 {
+    Vector bits;
+  };
+  struct PairQ32 {
+    Q32 lo, hi;
+  };
+
+  using HvxIntegers::rotate;
+  static Q32 rotate(Q32 a, int bytes) { return {rotate(a.bits, bytes)}; }
+};
+
 }  // namespace vitro::hexagon

@@ -1,16 +1,10 @@
 // Two-level dequantisation with scales in the second table (scaled_tables.hpp), with IEEE products in the place of qfloat ones.
-#include "engine/kernels/hexagon/hvx_worker/hvx_ieee.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx_halves.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
-#include "engine/kernels/hexagon/hvx_worker/multiply_half.hpp"
 #include "engine/kernels/hexagon/scaled_tables.hpp"
 
 namespace vitro::hexagon {
 namespace {
-
-struct HvxHalves : HvxIeee {
-  static Q16 multiply(Vector a, Vector b) { return {multiply_half(a, b)}; }
-  static Q16 multiply(Q16 a, Vector b) { return {multiply_half(a.bits, b)}; }
-};
 
 struct Source {
   const HVX_Vector* planes;

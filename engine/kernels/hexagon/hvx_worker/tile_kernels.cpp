@@ -1,16 +1,10 @@
 // Two-level dequantisation of bit-serial panels (lut_stages.hpp), with IEEE products in the place of qfloat ones.
-#include "engine/kernels/hexagon/hvx_worker/hvx_ieee.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx_halves.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
-#include "engine/kernels/hexagon/hvx_worker/multiply_half.hpp"
 #include "engine/kernels/hexagon/lut_stages.hpp"
 
 namespace vitro::hexagon {
 namespace {
-
-struct HvxHalves : HvxIeee {
-  static Q16 multiply(Vector a, Vector b) { return {multiply_half(a, b)}; }
-  static Q16 multiply(Q16 a, Vector b) { return {multiply_half(a.bits, b)}; }
-};
 
 // Blocks pass 32 columns at a time, whatever their size: on a phone the qfloat form of each size is compiled (float_kernels.cpp).
 constexpr uint32_t kStep = 32;

@@ -19,6 +19,7 @@ std::optional<Bytes> LandingBuffer::try_take(Bytes bytes) {
 
 std::optional<Bytes> LandingBuffer::try_take_lowest(Bytes bytes) {
   if (free_.empty() || free_.front().end - free_.front().begin < round_up(bytes, kPageSize)) return std::nullopt;
+  if (std::ranges::any_of(passing_, [this](Bytes offset) { return offset < free_.front().begin; })) return std::nullopt;
   return try_take(bytes);
 }
 
@@ -28,7 +29,7 @@ std::optional<Bytes> LandingBuffer::try_take_highest(Bytes bytes) {
   for (auto hole = free_.end(); hole != free_.begin();) {
     --hole;
     if (hole->end - hole->begin < bytes) continue;
-    const Bytes offset = hole->end -= bytes;
+    const Bytes offset = passing_.emplace_back(hole->end -= bytes);
     if (hole->begin == hole->end) free_.erase(hole);
     return offset;
   }
@@ -41,6 +42,7 @@ void LandingBuffer::give_back(Bytes offset, Bytes bytes) {
   const auto before = next == free_.begin() ? free_.end() : next - 1;
   const bool apart = (next == free_.end() || end <= next->begin) && (before == free_.end() || before->end <= offset);
   VITRO_CHECK(end <= size_ && apart, "room for a read was given back twice");
+  std::erase(passing_, offset);
   const bool meets_next = next != free_.end() && next->begin == end, meets_before = before != free_.end() && before->end == offset;
   if (meets_before) {
     before->end = meets_next ? next->end : end;

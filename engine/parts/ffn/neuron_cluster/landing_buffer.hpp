@@ -23,8 +23,9 @@ class LandingBuffer {
 
   // The offset of `bytes` in one piece, rounded up to pages, if there is one now. Requires: bytes <= size().
   std::optional<Bytes> try_take(Bytes bytes);
-  // For reads that wait for one another (a wave that is computed when all of it has landed) beside others that do not. The former are put
-  // into the lowest hole or nowhere, the latter at the end of the highest: when those have gone, what is left is in one piece.
+  // For reads that wait for one another (a wave that is computed when all of it has landed) beside others that do not. The latter are put
+  // at the end of the highest hole, the former into the lowest, and nowhere while one of the latter lies below: when those have gone, what
+  // is left is in one piece, although they go in any order.
   std::optional<Bytes> try_take_lowest(Bytes bytes);
   std::optional<Bytes> try_take_highest(Bytes bytes);
   Signal::Changed freed() { return freed_.changed(); }  // some room, for whoever found none: he looks again
@@ -40,6 +41,7 @@ class LandingBuffer {
   };
 
   Bytes size_;
+  std::vector<Bytes> passing_;  // offsets of what try_take_highest() gave
   std::vector<Hole> free_;  // ascending, no two of them adjacent; about as many as there are reads under way
   Signal freed_;
 };

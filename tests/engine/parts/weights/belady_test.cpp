@@ -98,7 +98,14 @@ TEST(Belady, reaches_what_the_best_choice_of_all_reaches) {
   }
 }
 
-// Of several blocks a step what the step itself uses can not go meanwhile, so the best choice may be out of reach, and is never beaten.
+// Newcomers are chosen one by one, and what a layer uses stays until its end: choosing for all of a layer together may be better.
+TEST(Belady, is_no_bound_where_a_layer_uses_several_blocks) {
+  const AccessLog steps{{0, 2}, {0, 1}, {1, 2}, {0, 1}, {4}, {0}};
+  const auto rule = belady(log_of_steps(steps, 5, 2), {5, 2}, std::make_shared<Foresight>());
+  EXPECT_EQ(hits_of_steps_by(*rule, steps, 2), 4u);
+  EXPECT_EQ(best_of_steps(steps, 0, {}, 2), 5u);
+}
+
 TEST(Belady, of_layers_with_several_blocks_is_between_the_other_rules_and_the_best_choice) {
   for (std::uint64_t seed = 1; seed <= 15; ++seed) {
     const AccessLog steps = drawn_steps(seed, 5, 4, 2);
@@ -135,7 +142,20 @@ TEST(Belady, counts_what_its_future_does_not_have) {
   EXPECT_EQ(rule->victim(nothing_held), std::nullopt) << "nothing of it comes again";
   EXPECT_EQ(rule->victim_at_any_price(nothing_held), 3u);
   EXPECT_EQ(foresight->accesses, 3u);
+  EXPECT_EQ(foresight->unforeseen, 2u) << "3 came, and 1 did not";
+}
+
+TEST(Belady, what_did_not_come_is_waited_for_no_longer) {
+  const auto foresight = std::make_shared<Foresight>();
+  const auto rule = belady({{0, 1}, {0}, {1, 2}, {1}}, {3, 2}, foresight);
+  rule->insert(0);
+  rule->insert(1);
+  rule->next_layer();
+  rule->next_layer();  // 0 was to come
   EXPECT_EQ(foresight->unforeseen, 1u);
+  rule->touch(1);
+  rule->newcomer(2);
+  EXPECT_EQ(rule->victim_at_any_price(nothing_held), 0u) << "it never comes again, and 1 does";
 }
 
 TEST(Belady, what_is_held_does_not_go) {

@@ -73,5 +73,36 @@ TEST(LandingBuffer, reads_that_wait_for_one_another_have_all_that_is_left_when_o
   EXPECT_EQ(room.try_take_highest(1), std::nullopt);
 }
 
+// Where others had filled the room before the wave, in any order of their going.
+TEST(LandingBuffer, a_wave_as_large_as_the_room_finds_it_whatever_filled_it_before) {
+  constexpr Bytes kPages = 16;
+  for (std::uint64_t seed = 1; seed <= 100; ++seed) {
+    VirtualExecutor executor;
+    LandingBuffer room(executor, kPages * kPageSize);
+    Rng rng(seed);
+    std::vector<std::pair<Bytes, Bytes>> passing;
+    for (Bytes pages = 1 + rng.below(4); std::optional<Bytes> at = room.try_take_highest(pages * kPageSize); pages = 1 + rng.below(4)) {
+      passing.emplace_back(*at, pages * kPageSize);
+    }
+    std::vector<Bytes> wave;
+    for (Bytes left = kPages; left > 0; left -= wave.back()) wave.push_back(std::min(left, 1 + rng.below(3)));
+    const auto place = [&] {
+      for (std::size_t i = 0; i < wave.size();) {
+        if (room.try_take_lowest(wave[i] * kPageSize)) {
+          wave.erase(wave.begin() + static_cast<std::ptrdiff_t>(i));
+        } else {
+          ++i;
+        }
+      }
+    };
+    for (place(); !passing.empty(); place()) {
+      const auto next = passing.begin() + static_cast<std::ptrdiff_t>(rng.below(passing.size()));
+      room.give_back(next->first, next->second);
+      passing.erase(next);
+    }
+    EXPECT_TRUE(wave.empty()) << "seed " << seed << ": " << wave.size() << " reads wait forever";
+  }
+}
+
 }  // namespace
 }  // namespace vitro
