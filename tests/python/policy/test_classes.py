@@ -111,7 +111,7 @@ def test_nonsense_is_told_by_name(native, machine, policy, message):
         run(neurons(machine, policy.name), policy)
 
 
-@pytest.mark.parametrize("answer", [-1, 2 ** 70, 1.5, True and 10 ** 9])
+@pytest.mark.parametrize("answer", [-1, 2 ** 70, 1.5, 10 ** 9])
 def test_a_number_that_is_no_block_is_refused(native, answer):
     class Wild(pyrules.Odd):
         pass
@@ -150,7 +150,7 @@ def test_what_is_no_policy_is_refused(native):
     class Taken(pyrules.PyLru):
         name = "lru"
     cases = {int: "is not a policy", Mute: "Mute has no victim", Strange: "Strange.name is 'a b'",
-             Taken: 'two parts are registered under the name "lru"'}
+             Taken: 'policies: Taken.name is "lru" .expected another name than those of the engine: .*lru'}
     for policy, message in cases.items():
         with pytest.raises(vitro.ConfigError, match=message):
             run(neurons("sim", "lru"), policy)

@@ -1,10 +1,10 @@
 """Traces in Perfetto's own format, and windows of a run."""
 import pytest
-
 import vitro
+from conftest import ROOT
 from vitro.trace.trace import load_trace
 
-QUICKSTART = "experiments/quickstart.yaml"
+QUICKSTART = ROOT / "experiments/quickstart.yaml"
 CHANGES = {"engine.policy": "neuron_cluster", "memory.ffn_in_dram": "50%", "workload.output_tokens": 6}
 
 

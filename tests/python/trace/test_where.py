@@ -1,11 +1,11 @@
 """Where the time of a trace goes."""
 import pytest
-
 import vitro
+from conftest import ROOT
 from vitro.trace.trace import Trace, load_trace
 from vitro.trace.where import where
 
-QUICKSTART = "experiments/quickstart.yaml"
+QUICKSTART = ROOT / "experiments/quickstart.yaml"
 
 
 def spans(*rows):
