@@ -97,7 +97,8 @@ class Trace:
     def summary(self, top: int = 3) -> dict[str, Any]:
         """{"begin_ms", "duration_ms", "tracks": [...], "counters": [...]}: how busy every track was from `begin_us` on, and with what:
         work of the system by its name, kernels by their operator, and of `steps` the steps themselves, without layers and parts."""
-        return {"begin_ms": self.begin_us / 1e3, "duration_ms": (self.end_us - self.begin_us) / 1e3, "tracks": [self._track_row(*key, top) for key in self.tracks()],
+        return {"begin_ms": self.begin_us / 1e3, "duration_ms": (self.end_us - self.begin_us) / 1e3,
+                "tracks": [self._track_row(*key, top) for key in self.tracks()],
                 "counters": [self._counter_row(*key) for key in dict.fromkeys((row[0], row[1]) for row in self.counter_rows)]}
 
     def _track_row(self, group: str, track: str, top: int) -> dict[str, Any]:

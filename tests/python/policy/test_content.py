@@ -126,7 +126,8 @@ class Rule(vitro.Eviction):
 """
 
 
-@pytest.mark.parametrize("old, new", [("block % 3", "block % 4"), ("block // 2", "block // 3"), ("by=11", "by=12"), ("by: int = 7", "by: int = 8"),
+@pytest.mark.parametrize("old, new", [("block % 3", "block % 4"), ("block // 2", "block // 3"), ("by=11", "by=12"),
+                                      ("by: int = 7", "by: int = 8"),
                                       ("block * self.by", "block - self.by"), ("block + 5", "block + 6"), ("FIRST = 1", "FIRST = 2")])
 def test_what_is_wrapped_or_an_object_of_a_class_counts(old, new):
     assert old in WRAPPED and content(WRAPPED) == content(WRAPPED) != content(WRAPPED.replace(old, new))

@@ -41,7 +41,8 @@ def test_only_the_steps_asked_for_count():
 
 
 def test_a_window_begins_with_what_first_ends_in_it():
-    rows = (("flash", "read", 900, 1005), ("steps", "decode", 1000, 1040), ("cpu0", "matmul", 1010, 1030), ("cpu1", "issue I/O", 1000, 1010))
+    rows = (("flash", "read", 900, 1005), ("steps", "decode", 1000, 1040), ("cpu0", "matmul", 1010, 1030),
+            ("cpu1", "issue I/O", 1000, 1010))
     trace = spans(*rows)
     assert trace.begin_us == 1000 and told(trace, "cpu0") == {("waits", "storage read"): 10, ("computes", "matmul"): 20,
                                                               ("waits", "no more work"): 10}
