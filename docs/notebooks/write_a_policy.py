@@ -12,7 +12,7 @@
 # # Write a policy
 #
 # A model whose neurons do not all fit into DRAM has a cache of them. You write the rule that says which neuron goes for which, as a class
-# in this notebook, and compare it with the engine's own rules and with Belady's bound, which no rule exceeds.
+# in this notebook, and compare it with the engine's own rules and with Belady's rule, which knows the future.
 
 # %%
 import pandas
@@ -103,11 +103,11 @@ pandas.Series(tuned, name="hit rate").rename_axis("half-life, tokens").to_frame(
 
 # %%
 runs = {rule: with_rule("judged", rule) for rule in ("step_lru", "lru", "lfu", "arc", "Fading")}
-runs["Belady's bound"] = vitro.belady(quickstart, overrides=replay("judged"))
+runs["Belady's rule"] = vitro.belady(quickstart, overrides=replay("judged"))
 columns = {"hit rate": "cache_hit_rate", "reads per token": "storage_submissions_per_token", "tokens/s": "decode_tokens_per_s"}
 ranking = pandas.DataFrame([{"rule": rule} | {name: run.metric(metric) for name, metric in columns.items()}
                             for rule, run in runs.items()]).sort_values("hit rate", ascending=False)
-assert list(ranking["rule"])[:2] == ["Belady's bound", "Fading"]
+assert list(ranking["rule"])[:2] == ["Belady's rule", "Fading"]
 ranking.style.format({"hit rate": "{:.1%}", "reads per token": "{:.0f}", "tokens/s": "{:.0f}"}).hide(axis="index")
 
 # %% [markdown]

@@ -98,7 +98,7 @@ def root(ctx: typer.Context,
         vitro list devices
     """
     if verbose and not version:
-        raise typer.BadParameter("is known beside --version alone", param_hint="--verbose")
+        raise typer.BadParameter("can only be used with --version", param_hint="--verbose")
     if version:
         from .commands import versions
         print(versions.described() if verbose else f"vitro {__version__}")

@@ -278,4 +278,4 @@ def test_versions_of_everything(fake):
     for part in ("engine: ", "SHA-256", "\n  numpy ", "\nDebian packages:\n", "\n  libsystemc-dev "):
         assert part in said
     alone = fake("--verbose")
-    assert alone.code == 2 and alone.err == "vitro: Invalid value for --verbose: is known beside --version alone (see --help)\n"
+    assert alone.code == 2 and alone.err == "vitro: Invalid value for --verbose: can only be used with --version (see --help)\n"

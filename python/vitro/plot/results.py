@@ -176,8 +176,9 @@ def with_unit(key: str, values: "pandas.Series") -> str:
 
 def numbers_of(values: "pandas.Series") -> numpy.ndarray | None:
     """The numbers of a column such as [4 MiB, 6 MiB] or [1, 2], if they share a unit; else None."""
+    suffix = _suffix(values)
     try:
-        return numpy.array([float(str(value).removesuffix(_suffix(values))) for value in values])
+        return numpy.array([float(str(value).removesuffix(suffix)) for value in values])
     except ValueError:
         return None
 

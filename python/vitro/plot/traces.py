@@ -27,12 +27,13 @@ def gantt(traces: Traces, *, begin_us: Bound = None, end_us: Bound = None, group
     figure, axes = axes_of(len(traces), 0.9 + 0.75 * len(traces) + 0.3 * sum(counts), counts)
     shown: dict[str, Any] = {}
     for ax, (title, trace) in zip(axes, traces.items()):
-        begin, end = (_pick(bound, title, default) for bound, default in ((begin_us, 0.0), (end_us, trace.end_us)))
+        begin, end = (_pick(bound, title, default) for bound, default in ((begin_us, trace.begin_us), (end_us, trace.end_us)))
         _draw_tracks(ax, trace, tracks[title], begin, end, shown)
         ax.set_title(title)
     axes[-1].set_xlabel("milliseconds since the beginning of the window")
     names = sorted(shown, key=[*COLORS, "other"].index)
-    figure.legend([shown[name] for name in names], names, loc="outside lower center", ncols=10, handlelength=1, columnspacing=1.2)
+    if names:
+        figure.legend([shown[name] for name in names], names, loc="outside lower center", ncols=10, handlelength=1, columnspacing=1.2)
     return figure
 
 
@@ -55,8 +56,8 @@ def _draw_tracks(ax: Axes, trace: Trace, tracks: list[tuple[str, str]], begin: f
         color = COLORS.get(kind, OTHER)
         patch = ax.broken_barh(extents, (row - 0.36, 0.72), facecolors=color, linewidth=0, rasterized=crowded)
         shown.setdefault(kind if kind in COLORS else "other", patch)
-    ax.set_xlim(0, (end - begin) / 1e3)
-    ax.set_ylim(len(tracks) - 0.5, -0.5)
+    ax.set_xlim(0, max(end - begin, 1e-6) / 1e3)
+    ax.set_ylim(max(len(tracks), 1) - 0.5, -0.5)
     ax.set_yticks(range(len(tracks)), [track for _, track in tracks])
     ax.grid(axis="y", visible=False)
 
@@ -72,7 +73,7 @@ def activity(traces: Traces, *, bins: int = 240, groups: Sequence[str] = ("units
     traces = {"": traces} if isinstance(traces, Trace) else traces
     figure, axes = axes_of(len(traces), 0.5 + 1.5 * len(traces))
     for ax, (title, trace) in zip(axes, traces.items()):
-        edges = numpy.linspace(0, max(trace.end_us, 1e-9), bins + 1)
+        edges = _edges(trace, bins)
         units, lines = iter(WORK), []
         for group, track in _ordered(trace, groups):
             color = READ if group == "storage" else next(units, OTHER)
@@ -80,10 +81,16 @@ def activity(traces: Traces, *, bins: int = 240, groups: Sequence[str] = ("units
             lines += ax.plot(edges[:-1] / 1e3, 100 * share, color=color, linewidth=1.1, label=track, drawstyle="steps-post")
             if group == "storage":
                 ax.fill_between(edges[:-1] / 1e3, 100 * share, color=color, alpha=0.13, step="post", linewidth=0)
-        ax.set(title=title, ylabel="% busy", ylim=(0, 104), xlim=(0, edges[-1] / 1e3))
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=8, handlelength=1.2, borderaxespad=0)
+        ax.set(title=title, ylabel="% busy", ylim=(0, 104), xlim=(edges[0] / 1e3, edges[-1] / 1e3))
+        if lines:
+            ax.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=8, handlelength=1.2, borderaxespad=0)
     axes[-1].set_xlabel("milliseconds")
     return figure
+
+
+def _edges(trace: Trace, bins: int) -> numpy.ndarray:
+    """Of bins over all of the trace."""
+    return numpy.linspace(trace.begin_us, max(trace.end_us, trace.begin_us + 1e-9), bins + 1)
 
 
 def busy_share(trace: Trace, group: str, track: str, edges: numpy.ndarray) -> numpy.ndarray:
@@ -116,7 +123,7 @@ def memory(trace: Trace, *, budget_bytes: float | None = None) -> Figure | None:
     if not rows:
         return None
     names = list(dict.fromkeys(row[1] for row in rows))
-    times = sorted({0.0, trace.end_us, *(row[2] for row in rows)})
+    times = sorted({trace.begin_us, trace.end_us, *(row[2] for row in rows)})
     position = {at: i for i, at in enumerate(times)}
     values = numpy.full((len(names), len(times)), numpy.nan)
     for _, name, at, value in rows:
@@ -135,7 +142,7 @@ def memory(trace: Trace, *, budget_bytes: float | None = None) -> Figure | None:
     if budget_bytes:
         ax.axhline(budget_bytes / 2 ** 20, color=READ, linewidth=1.2, linestyle=(0, (4, 3)))
         ax.annotate("budget", (at[-1], budget_bytes / 2 ** 20), (0, 3), textcoords="offset points", ha="right", color=READ, fontsize=8.5)
-    ax.set(ylabel="MiB", xlabel="milliseconds", xlim=(0, at[-1]), ylim=(0, None))
+    ax.set(ylabel="MiB", xlabel="milliseconds", xlim=(at[0], at[-1]), ylim=(0, None))
     figure.legend(loc="outside lower center", ncols=8, handlelength=1, columnspacing=1.4)
     return figure
 
@@ -143,7 +150,7 @@ def memory(trace: Trace, *, budget_bytes: float | None = None) -> Figure | None:
 @styled
 def bandwidth(trace: Trace, *, bins: int = 240) -> Figure | None:
     """DRAM and flash GB/s over time; None if the trace tells neither."""
-    edges = numpy.linspace(0, max(trace.end_us, 1e-9), bins + 1)
+    edges = _edges(trace, bins)
     names = dict.fromkeys(row[1] for row in trace.counter_rows if row[0] == "memory" and row[1].endswith(_RATES))
     series = {"DRAM" if name == "dram" else name: _mean_rate(trace, name, edges) for name in names}
     flash = _flash_rate(trace, edges)
@@ -154,7 +161,7 @@ def bandwidth(trace: Trace, *, bins: int = 240) -> Figure | None:
     figure, axes = axes_of(len(series), 0.6 + 1.3 * len(series), sharex=True)
     for ax, (label, values), color in zip(axes, series.items(), (WORK[0], READ, WORK[2], WORK[3])):
         ax.fill_between(edges[:-1] / 1e3, values, step="post", color=color, alpha=0.8, linewidth=0)
-        ax.set(ylabel="GB/s", title=label, xlim=(0, edges[-1] / 1e3), ylim=(0, None))
+        ax.set(ylabel="GB/s", title=label, xlim=(edges[0] / 1e3, edges[-1] / 1e3), ylim=(0, None))
         ax.yaxis.set_major_locator(MaxNLocator(4))
     axes[-1].set_xlabel("milliseconds")
     return figure
@@ -162,7 +169,7 @@ def bandwidth(trace: Trace, *, bins: int = 240) -> Figure | None:
 
 def _mean_rate(trace: Trace, name: str, edges: numpy.ndarray) -> numpy.ndarray:
     rows = [row for row in trace.counter_rows if row[0] == "memory" and row[1] == name]
-    times = numpy.array([0.0, *(row[2] for row in rows), trace.end_us])
+    times = numpy.array([trace.begin_us, *(row[2] for row in rows), trace.end_us])
     rates = numpy.array([0.0, *(row[3] for row in rows)])
     volume = numpy.concatenate([[0.0], numpy.cumsum(rates * numpy.diff(times))])
     return numpy.diff(numpy.interp(edges, times, volume)) / numpy.diff(edges)

@@ -5,18 +5,24 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from ..base import native
 from ..base.attachments import packed
 from ..errors import ConfigError
 from .classes import KINDS
 from .content import content_of
+
+_LISTED = {"eviction": "evictions", "keep": "kv_keeps", "drift": "drifts", "look_ahead": "look_aheads"}  # by kind, as `vitro list` has them
 
 
 def overrides(policies: Sequence[type]) -> list[str]:
     """What an experiment says of policies that come with its run: kind, name and content."""
     if not policies:
         return []
-    entries = [{"kind": row["kind"], "name": row["name"], "content": content_of(policy), "follows_budget": row["follows_budget"]}
-               for policy, row in ((policy, described(policy)) for policy in policies)]
+    rows = [described(policy) for policy in policies]
+    for row in rows:
+        check_name(row)
+    entries = [{"kind": row["kind"], "name": row["name"], "content": content_of(row["class"]), "follows_budget": row["follows_budget"]}
+               for row in rows]
     return [f"engine.policies={json.dumps(entries)}"]
 
 
@@ -43,6 +49,14 @@ def described(policy: type) -> dict[str, Any]:
     return {"class": policy, "kind": kind._kind, "name": name, "title": title, "description": summary, "by": "class",
             "methods": {method for method in kind._methods if getattr(policy, method) is not getattr(kind, method)},
             "follows_budget": bool(getattr(policy, "follows_budget", False))}
+
+
+def check_name(row: dict[str, Any]) -> None:
+    """Raises ConfigError where a described class has the name of the engine's own of its kind: an experiment could not tell them apart."""
+    own = [known["name"] for known in native.call("list", _LISTED[row["kind"]], "")]
+    if row["name"] in own:
+        raise ConfigError(f'policies: {row["class"].__name__}.name is "{row["name"]}" (expected another name than those of the engine: '
+                          f"{', '.join(own)})")
 
 
 def _described(policies: Sequence[type]) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import typer
 
 from ..base.inputs import existing
 from ..errors import ConfigError
-from .bring import described
+from .bring import check_name, described
 
 Policies = Annotated[Optional[list[str]], typer.Option("--policy", metavar="FILE.py:CLASS", help="A policy written in Python, which the "
                                                        "experiment names by its name; may be repeated.")]
@@ -28,7 +28,10 @@ def _load(word):
     if not hasattr(module, name):
         raise ConfigError(f"--policy: {path} has no {name}")
     policy = getattr(module, name)
-    described(policy)
+    try:
+        check_name(described(policy))
+    except ConfigError as error:
+        raise ConfigError(f"--policy: {word}: {error}") from None
     return policy
 
 
@@ -45,7 +48,7 @@ def _module_of(path):
         sys.path.append(str(path.parent))  # what it imports may lie beside it
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise ConfigError(f"--policy: {path} can not be loaded: {type(error).__name__}: {error}") from None
     cloudpickle.register_pickle_by_value(module)  # the process of a run does not know it

@@ -94,8 +94,8 @@ def token_window(trace, result, tokens=1):
         return {"begin_us": begins[first], "end_us": begins[first + tokens]}
     latency = (result.metrics.get("token_latency_ms") or {}).get("p50")
     if not latency:
-        return {"begin_us": 0.0, "end_us": trace.end_us}
-    width = min(tokens * latency * 1e3, trace.end_us)
-    first = min((result.metrics.get("ttft_ms") or 0.0) * 1e3, trace.end_us)
-    begin = max(0.0, min(trace.end_us - width, (first + trace.end_us) / 2))
+        return {"begin_us": trace.begin_us, "end_us": trace.end_us}
+    width = min(tokens * latency * 1e3, trace.end_us - trace.begin_us)
+    first = max(trace.begin_us, min((result.metrics.get("ttft_ms") or 0.0) * 1e3, trace.end_us))
+    begin = max(trace.begin_us, min(trace.end_us - width, (first + trace.end_us) / 2))
     return {"begin_us": begin, "end_us": begin + width}

@@ -86,7 +86,7 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
         answer["prediction_band"], note = bands.band_of(answer, band)
         answer.setdefault("notes", []).extend(note)
     if folder is not None:
-        _write(folder / "result.json", answer)
+        write_result(folder, answer)
     return Result(answer, folder)
 
 
@@ -100,7 +100,7 @@ def run_all(wanted: Sequence[tuple[Composed, Path | None]]) -> list[Result]:
     for task, outcome in execute(tasks, Local()):
         answers[task.about] = completed(outcome.result(), outcome.seconds)
         if (folder := folders[task.about]) is not None:
-            _write(folder / "result.json", answers[task.about])
+            write_result(folder, answers[task.about])
     return [Result(answers[index], folder) for index, folder in enumerate(folders)]
 
 
@@ -132,8 +132,9 @@ def task_of(tree: str, *, alone: bool, models: Iterable[type] = (), policies: Se
     return Task("run", (tree, None if out is None else str(out)), attached, files or {}, alone, about)
 
 
-def _write(path: pathlib.Path, answer: dict[str, Any]) -> None:
-    with in_place(path) as unfinished:
+def write_result(folder: pathlib.Path, answer: dict[str, Any]) -> None:
+    """result.json of a run's folder, whole at any time."""
+    with in_place(folder / "result.json") as unfinished:
         unfinished.write_text(json.dumps(answer, indent=2) + "\n")
 
 

@@ -11,9 +11,10 @@ from jinja2 import Environment, PackageLoader
 from .. import plot
 from ..base.terminal import number
 from ..base.version import __version__
-from ..base.whole_files import put
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..report.page import METRICS, is_size, label_of, picture, reading
+from .site_devices import Devices
 from .study import Study, column_of
 from .values import text_of
 
@@ -24,31 +25,40 @@ FOOTER = f"Made by vitro {__version__}."
 
 def write_site(folder: str | os.PathLike[str], out: str | os.PathLike[str] | None = None) -> Path:
     """Writes the site of the study in `folder` (what `vitro sweep --out` or `vitro search --out` writes) and returns its index.html.
-    out: where to; folder/site unless given. Raises ConfigError for a folder without a finished point."""
+    A point's number is that of the table which was written last; a row that is not in it goes by its identity. out: where to; folder/site
+    unless given. Raises ConfigError for a folder without a finished point."""
     folder = Path(folder)
     site = Path(out) if out is not None else folder / "site"
-    study = Study(folder)
-    if not len(study):
+    frame, table = Study(folder)._rows(heavy=True), _table(folder)
+    if not len(frame):
         raise ConfigError(f"{folder}: has no finished point to show")
-    frame = study._rows(heavy=True)
+    frame = _numbered(frame, table)
     keys = _swept(frame)
     shown = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
     title = str(frame["experiment"].iloc[0])
-    (site / "points").mkdir(parents=True, exist_ok=True)
+    for name in ("points", "devices"):
+        (site / name).mkdir(parents=True, exist_ok=True)
     for name in ("site.css", "site.js"):
-        put(site / name, resources.files("vitro.report").joinpath("templates", name).read_text())
+        _write(site / name, resources.files("vitro.report").joinpath("templates", name).read_text())
     pages = Environment(loader=PackageLoader("vitro.report"), autoescape=True, trim_blocks=True)
-    traced = _traces(folder)
+    traced, devices = _traces(folder, table), Devices()
+    template = pages.get_template("site_point.html.j2")
     rows = []
-    for at, row in enumerate(frame.to_dict("records")):
-        name, page = f"Point {at}", f"{at:05d}.html"
+    for row in frame.to_dict("records"):
+        page, called = f"{row['page']}.html", row["number"] or row["page"][:12]
+        name = f"Point {called}"
         values = [row[f"point.{key}"] for key in keys]
-        rows.append({"page": page, "cells": [_cell(at, str(at)), *(_cell(value, _text(value)) for value in values),
+        rows.append({"page": page, "cells": [_cell(row["number"], called), *(_cell(value, _text(value)) for value in values),
                                              *(_cell(row[metric], _amount(metric, row[metric])) for metric in shown)]})
-        put(site / "points" / page, pages.get_template("site_point.html.j2").render(
+        _write(site / "points" / page, template.render(
             title=title, name=name, footer=FOOTER, keys=[(key, _text(value)) for key, value in zip(keys, values)],
             traces=[(file.name, os.path.relpath(file, site / "points")) for file in traced.get((row["identity"], row["repeat"]), [])],
-            metrics=_metrics(row), **_answer(row)))
+            metrics=_metrics(row), **_answer(row, devices)))
+    for page, name, resolved in devices.pages():
+        _write(site / "devices" / page, pages.get_template("site_device.html.j2").render(title=title, name=name, resolved=resolved,
+                                                                                        footer=FOOTER))
+    _take_away(site / "points", {row["page"] for row in rows})
+    _take_away(site / "devices", {page for page, _, _ in devices.pages()})
     columns = [{"label": "point", "number": True, "at": 0},
                *({"label": key, "number": False, "at": 1 + i, "choices": _choices(frame[f"point.{key}"])} for i, key in enumerate(keys)),
                *({"label": _headed(metric), "number": True, "at": 1 + len(keys) + i} for i, metric in enumerate(shown))]
@@ -58,10 +68,35 @@ def write_site(folder: str | os.PathLike[str], out: str | os.PathLike[str] | Non
     answers = [json.loads(text) for text in frame["answer"]]
     notes = dict.fromkeys(re.sub(r"; \d+ events$", "", note) for answer in answers for note in answer.get("notes", []))
     assumed = dict.fromkeys(name for answer in answers for name in answer.get("assumed_parameters", []))
-    put(site / "index.html", pages.get_template("site_index.html.j2").render(
+    _write(site / "index.html", pages.get_template("site_index.html.j2").render(
         title=title, rows=rows, columns=columns, figures=figures, provenance=_origins(frame), notes=list(notes), assumed=list(assumed),
-        failed=_failed(folder), footer=FOOTER))
+        failed=_failed(table), footer=FOOTER))
     return site / "index.html"
+
+
+def _write(path, text):
+    """A whole file. It can be made again, so nothing waits for the disk, as a rename over an earlier file does on ext4."""
+    with in_place(path) as unfinished:
+        unfinished.write_text(text)
+        path.unlink(missing_ok=True)
+
+
+def _take_away(folder, kept):
+    """Pages of an earlier site."""
+    for path in folder.glob("*.html"):
+        if path.name not in kept and re.fullmatch(r"[0-9a-f]{5,}(-[0-9]+)?\.html", path.name):
+            path.unlink()
+
+
+def _numbered(frame, table):
+    """With `number`, a text, of each row in the table, "" of others, and the name of its page; in the order of numbers."""
+    known = {} if table is None else {(row["identity"], row["repeat"]): int(row["point"]) for row in table.to_dict("records")}
+    numbers = [known.get(key) for key in zip(frame["identity"], frame["repeat"])]
+    frame = frame.assign(number=["" if at is None else str(at) for at in numbers],
+                         page=[f"{identity}-{repeat}" if at is None else f"{at:05d}"
+                               for at, identity, repeat in zip(numbers, frame["identity"], frame["repeat"])])
+    order = sorted(range(len(frame)), key=lambda row: (numbers[row] is None, numbers[row] or 0))
+    return frame.iloc[order].reset_index(drop=True)
 
 
 def _swept(frame):
@@ -102,8 +137,9 @@ def _metrics(row):
             for name in sorted(names, key=lambda name: (order.get(name, len(order)), name))]
 
 
-def _answer(row):
-    answer = json.loads(row["answer"])
+def _answer(row, devices):
+    answer, resolved = json.loads(row["answer"]), json.loads(row["resolved"]) or {}
+    device = devices.of(resolved)
     files = json.loads(row["files"] or "{}")
     provenance = [("identity", row["identity"]), ("engine", f"SHA-256 {row['engine'][:16]}, {_revision(row)}"), ("vitro", row["vitro"]),
                   ("machine", row["machine"]), *((f"file {Path(path).name}", f"SHA-256 {digest[:16]}") for path, digest in files.items()),
@@ -111,7 +147,8 @@ def _answer(row):
                   ("finished", f"{row['finished']}, in {number(row['wall_s'])} s"), ("event hash", answer.get("event_hash") or "–"),
                   ("assumed parameters", ", ".join(answer.get("assumed_parameters", [])) or "none")]
     return {"text": answer.get("text") or "", "provenance": provenance, "notes": answer.get("notes", []),
-            "resolved": json.dumps(json.loads(row["resolved"]), indent=2, ensure_ascii=False)}
+            "device": device, "resolved": json.dumps({key: value for key, value in resolved.items() if device is None or key != "device"},
+                                                     indent=2, ensure_ascii=False)}
 
 
 def _revision(row):
@@ -125,24 +162,23 @@ def _origins(frame):
             ("versions of vitro", all_of("vitro")), ("first and last point", f"{frame['finished'].min()} and {frame['finished'].max()}")]
 
 
-def _failed(folder):
+def _failed(table):
     """How many points of the table that was written last failed. The store has none of them."""
-    table = _table(folder)
     return 0 if table is None else int((table["status"] == "failed").sum())
 
 
 def _table(folder):
+    """That was written last, or None where there is none yet, or one that names no rows of the store."""
     import pandas
     path = folder / "results.parquet"
-    return pandas.read_parquet(path) if path.exists() else None
+    table = pandas.read_parquet(path) if path.exists() else None
+    return table if table is not None and {"point", "status", "identity", "repeat"} <= set(table.columns) else None
 
 
-def _traces(folder):
+def _traces(folder, table):
     """-> {(identity, repeat): files of a point}: those of `vitro sweep --trace`, which numbers points as the table does."""
-    table = _table(folder)
     found: dict[Any, list[Path]] = {}
-    for path in sorted((folder / "traces").glob("[0-9]*")):
-        if table is not None and path.name.isdigit() and int(path.name) < len(table):
-            row = table.iloc[int(path.name)]
+    for row in () if table is None else table.to_dict("records"):
+        if (path := folder / "traces" / f"{row['point']:05d}").is_dir():
             found[row["identity"], row["repeat"]] = sorted(path.iterdir())
     return found

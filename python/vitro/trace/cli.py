@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from ..base import terminal
+from ..errors import ConfigError
 from . import recordings
 
 trace_app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode="markdown", help="""Perfetto traces and decision logs.
@@ -32,12 +33,15 @@ def summary(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")], as
     """
     from .trace import load_trace
     answer = load_trace(trace).summary()
+    if not answer["tracks"] and not answer["counters"]:
+        raise ConfigError(f"{trace}: has no events (expected trace.first_token and trace.tokens to name tokens that the run makes)")
     if as_json:
         terminal.print_json(answer)
         return
     rows = [(row["group"], row["track"], row["spans"], terminal.number(row["busy_ms"]), f"{row['busy_share']:.1%}",
              ", ".join(f"{top['name']} {top['share']:.0%}" for top in row["top"])) for row in answer["tracks"]]
-    terminal.table(f"{terminal.number(answer['duration_ms'])} ms", ["group", "track", ">spans", ">busy ms", ">busy", "mostly"], rows)
+    since = f", from {terminal.number(answer['begin_ms'])} ms on" if answer["begin_ms"] else ""
+    terminal.table(f"{terminal.number(answer['duration_ms'])} ms{since}", ["group", "track", ">spans", ">busy ms", ">busy", "mostly"], rows)
     if answer["counters"]:
         cells = [(row["group"], row["counter"], *(terminal.number(row[key]) for key in ("min", "mean", "max", "last")))
                  for row in answer["counters"]]
@@ -58,9 +62,13 @@ def where(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
     """
     from .trace import load_trace
     from .where import where as shares_of
-    shares = shares_of(load_trace(trace), steps)
+    loaded = load_trace(trace)
+    try:
+        shares = shares_of(loaded, steps)
+    except ConfigError as error:
+        raise ConfigError(f"{trace}: {error}") from None
     if as_json:
-        terminal.print_json([vars(share) for share in shares])
+        terminal.print_json({"schema": "vitro.trace_where/1", "steps": steps, "rows": [vars(share) for share in shares]})
         return
     for unit in dict.fromkeys(share.unit for share in shares):
         rows = [(share.kind, share.what, terminal.number(share.ms), f"{share.share:.1%}") for share in shares if share.unit == unit]

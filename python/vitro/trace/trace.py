@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars
 
 SYSTEM_WORK = ("issue I/O", "policy", "take result", "page_fault")  # spans of a core that are no kernel
+STEPS = ("policy", "steps")  # group and track of the engine's steps, with layers and parts in them
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,16 @@ class Trace:
         """When the last span ended, in microseconds."""
         return max([row[3] + row[4] for row in self.span_rows] + [row[2] for row in self.counter_rows], default=0.0)
 
+    @cached_property
+    def begin_us(self) -> float:
+        """Where a window (trace.first_token) begins, in microseconds: with the first that ends in it, or its first step. 0 for a trace
+        from the beginning of the run."""
+        first = min((row for row in self.span_rows if row[:2] == STEPS and row[2] in ("prompt", "decode")), key=lambda row: row[3],
+                    default=None)
+        if first is None or first[2] == "prompt":
+            return 0.0
+        return min([first[3]] + [row[3] + row[4] for row in self.span_rows] + [row[2] for row in self.counter_rows])
+
     def tracks(self, group: str | None = None) -> list[tuple[str, str]]:
         """(group, track) in order of appearance."""
         return list(dict.fromkeys((row[0], row[1]) for row in self.span_rows if group in (None, row[0])))
@@ -84,19 +95,22 @@ class Trace:
         return max(0.0, covered(busy[group]) + covered(busy[other]) - covered(busy[group] + busy[other]))
 
     def summary(self, top: int = 3) -> dict[str, Any]:
-        """{"duration_ms", "tracks": [...], "counters": [...]}: how busy every track was, and with what."""
-        return {"duration_ms": self.end_us / 1e3, "tracks": [self._track_row(*key, top) for key in self.tracks()],
+        """{"begin_ms", "duration_ms", "tracks": [...], "counters": [...]}: how busy every track was from `begin_us` on, and with what:
+        work of the system by its name, kernels by their operator, and of `steps` the steps themselves, without layers and parts."""
+        return {"begin_ms": self.begin_us / 1e3, "duration_ms": (self.end_us - self.begin_us) / 1e3,
+                "tracks": [self._track_row(*key, top) for key in self.tracks()],
                 "counters": [self._counter_row(*key) for key in dict.fromkeys((row[0], row[1]) for row in self.counter_rows)]}
 
     def _track_row(self, group: str, track: str, top: int) -> dict[str, Any]:
         rows = [row for row in self.span_rows if (row[0], row[1]) == (group, track)]
-        busy = covered((row[3], row[3] + row[4]) for row in rows)
+        begin, whole = self.begin_us, self.end_us - self.begin_us
+        busy = covered((max(begin, row[3]), row[3] + row[4]) for row in rows if row[3] + row[4] > begin)
         by_name: collections.Counter[str] = collections.Counter()
-        for row in rows:
-            by_name[operation(row[2])] += row[4]
+        for row in _outermost(rows) if (group, track) == STEPS else rows:
+            by_name[row[2] if row[2] in SYSTEM_WORK else operation(row[2])] += max(0.0, row[3] + row[4] - max(begin, row[3]))
         total = sum(by_name.values())
         return {"group": group, "track": track, "spans": len(rows), "busy_ms": busy / 1e3,
-                "busy_share": busy / self.end_us if self.end_us else 0.0,
+                "busy_share": busy / whole if whole else 0.0,
                 "top": [{"name": name, "share": time / total if total else 0.0} for name, time in by_name.most_common(top)]}
 
     def _counter_row(self, group: str, counter: str) -> dict[str, Any]:
@@ -107,6 +121,16 @@ class Trace:
         total = sum(weights)
         mean = sum(v * w for v, w in zip(values, weights)) / total if total > 0 else values[-1]
         return {"group": group, "counter": counter, "min": min(values), "mean": mean, "max": max(values), "last": values[-1]}
+
+
+def _outermost(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """The spans that begin when no longer one is open."""
+    found, reach = [], float("-inf")
+    for row in sorted(rows, key=lambda row: (row[3], -row[4])):
+        if row[3] >= reach - 1e-3:  # spans of Perfetto's format are nanoseconds, and ends are sums
+            found.append(row)
+            reach = row[3] + row[4]
+    return found
 
 
 def operation(name: str) -> str:

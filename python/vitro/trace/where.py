@@ -1,15 +1,9 @@
 """Where the time of a run goes: what each unit computes, what else its core does, and what it waits for."""
 import bisect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from .trace import SYSTEM_WORK, Trace, operation
-
-if TYPE_CHECKING:
-    import pandas
-
-STEPS = ("policy", "steps")
+from .trace import STEPS, SYSTEM_WORK, Trace, operation
 
 
 @dataclass(frozen=True)
@@ -24,38 +18,48 @@ class Share:
 
 
 def where(trace: Trace, steps: str | None = None) -> list[Share]:
-    """For each unit, its shares of the time of all steps called `steps` ("prompt", "decode"), or of the whole trace; the largest first.
+    """For each unit of a trace (`vitro.load_trace`), its shares of the time of all steps called `steps` ("prompt", "decode"), or of all
+    that was traced; the largest first. Of a window (trace.first_token) nothing counts before it.
+
+    >>> from vitro.trace.where import where
+    >>> [share.ms for share in where(vitro.load_trace("out"), "decode") if share.kind == "waits"]
 
     A wait ends when the unit begins something. Its reason is what ended last before that, elsewhere: a request of the storage, or a
     kernel of another unit. So a wait counts for one reason as a whole, also where two things were awaited. After its last work a unit
-    waits for nothing: "no more work".
+    waits for nothing: "no more work". Times are compared as whole picoseconds, which is what a trace has.
+
+    Raises ConfigError for a trace without spans, and where it has no such step.
     """
+    if not trace.span_rows:
+        raise ConfigError("the trace has no spans (expected trace.first_token and trace.tokens to name tokens that the run makes)")
     windows = _windows(trace, steps)
     total = sum(end - begin for begin, end in windows)
-    ends = sorted((row[3] + row[4], *_waited_for(row)) for row in trace.span_rows
+    ends = sorted((_end_of(row), *_waited_for(row)) for row in trace.span_rows
                   if row[0] in ("storage", "units") and row[2] not in SYSTEM_WORK)
     found = []
     for group, unit in trace.tracks("units"):
-        sums: dict[tuple[str, str], float] = {}
-        spans = sorted((row[3], row[3] + row[4], row[2]) for row in trace.span_rows if row[:2] == (group, unit))
-        for (kind, what), begin, end in _parts(unit, spans, ends, windows[0][0] if windows else 0.0, trace.end_us):
-            inside = sum(max(0.0, min(end, until) - max(begin, since)) for since, until in _touched(windows, begin, end))
-            sums[kind, what] = sums.get((kind, what), 0.0) + inside
-        found += [Share(unit, kind, what, us / 1e3, us / total if total else 0.0)
-                  for (kind, what), us in sorted(sums.items(), key=lambda item: -item[1]) if us > 0]
+        sums: dict[tuple[str, str], int] = {}
+        spans = sorted((_ps(row[3]), _end_of(row), row[2]) for row in trace.span_rows if row[:2] == (group, unit))
+        for (kind, what), begin, end in _parts(unit, spans, ends, windows[0][0], _ps(trace.end_us)):
+            inside = sum(max(0, min(end, until) - max(begin, since)) for since, until in _touched(windows, begin, end))
+            sums[kind, what] = sums.get((kind, what), 0) + inside
+        found += [Share(unit, kind, what, ps / 1e9, ps / total)
+                  for (kind, what), ps in sorted(sums.items(), key=lambda item: -item[1]) if ps > 0]
     return found
 
 
-def to_frame(shares: list[Share]) -> "pandas.DataFrame":
-    """pandas.DataFrame: unit, kind, what, ms, share."""
-    import pandas
-    return pandas.DataFrame([vars(share) for share in shares], columns=["unit", "kind", "what", "ms", "share"])
+def _ps(us):
+    return round(us * 1e6)
+
+
+def _end_of(row):
+    return _ps(row[3]) + _ps(row[4])
 
 
 def _windows(trace, steps):
     if steps is None:
-        return [(0.0, trace.end_us)]
-    found = sorted((row[3], row[3] + row[4]) for row in trace.span_rows if row[:2] == STEPS and row[2] == steps)
+        return [(_ps(trace.begin_us), _ps(trace.end_us))]
+    found = sorted((_ps(row[3]), _end_of(row)) for row in trace.span_rows if row[:2] == STEPS and row[2] == steps)
     if not found:
         raise ConfigError(f"the trace has no step called {steps!r} (expected prompt or decode)")
     return found
@@ -97,8 +101,8 @@ def _reason(unit, begin, end, ends):
 
 def _flat(spans):
     """Spans that may lie in each other -> (begin, end, (kind, what)) that do not overlap, ascending. The inner one counts."""
-    open_spans: list[tuple[float, tuple[str, str]]] = []  # (end, what) of spans that others interrupt, outermost first
-    reach = 0.0
+    open_spans: list[tuple[int, tuple[str, str]]] = []  # (end, what) of spans that others interrupt, outermost first
+    reach = 0
 
     def close(until):
         nonlocal reach

@@ -77,6 +77,13 @@ class Raises(PyLru):
         return self.no_such_thing
 
 
+class Signature(PyLru):
+    name = "signature"
+
+    def victim(self):
+        return None
+
+
 class Late(PyLru):
     """keeps what it may only ask while it decides"""
 
@@ -137,6 +144,28 @@ class Lies(Recent):
 
     def stays(self, block, full):
         return False
+
+    def capacity(self):
+        return self.kept_blocks
+
+
+class Sure(Recent):
+    """answers yes where a number is asked for"""
+
+    name = "sure"
+
+    def capacity(self):
+        return True
+
+
+class Room(vitro.KvKeep):
+    """as the engine's own `budget`"""
+
+    name = "py_budget"
+    follows_budget = True
+
+    def stays(self, block, full):
+        return block < self.kept_blocks
 
     def capacity(self):
         return self.kept_blocks

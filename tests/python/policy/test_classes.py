@@ -103,6 +103,7 @@ def test_what_a_decision_costs_the_phone_is_a_parameter(native):
     (pyrules.Odd, r"odd \(Odd\): victim\(\) returned 'seven' \(expected the number of a resident block, or None"),
     (pyrules.Twice, r"twice \(Twice\): next_token\(\) returned \[\d+, \d+\] \(expected a list of resident blocks, each once"),
     (pyrules.Raises, r"raises \(Raises\) failed:.*pyrules\.py.*return self\.no_such_thing.*AttributeError"),
+    (pyrules.Signature, r"signature \(Signature\) failed:.*TypeError: .*victim\(\) takes 1 positional argument but 2 were given"),
     (pyrules.Late, r"late \(Late\) failed:.*held\(\) can be asked while victim\(\) runs"),
 ])
 @pytest.mark.parametrize("machine", ["sim", "host"])
@@ -111,7 +112,7 @@ def test_nonsense_is_told_by_name(native, machine, policy, message):
         run(neurons(machine, policy.name), policy)
 
 
-@pytest.mark.parametrize("answer", [-1, 2 ** 70, 1.5, True and 10 ** 9])
+@pytest.mark.parametrize("answer", [-1, 2 ** 70, 1.5, 10 ** 9, True, False])
 def test_a_number_that_is_no_block_is_refused(native, answer):
     class Wild(pyrules.Odd):
         pass
@@ -150,7 +151,7 @@ def test_what_is_no_policy_is_refused(native):
     class Taken(pyrules.PyLru):
         name = "lru"
     cases = {int: "is not a policy", Mute: "Mute has no victim", Strange: "Strange.name is 'a b'",
-             Taken: 'two parts are registered under the name "lru"'}
+             Taken: 'policies: Taken.name is "lru" .expected another name than those of the engine: .*lru'}
     for policy, message in cases.items():
         with pytest.raises(vitro.ConfigError, match=message):
             run(neurons("sim", "lru"), policy)
@@ -180,10 +181,23 @@ def test_a_rule_in_python_says_which_keys_and_values_stay(native, machine):
         assert python.metric(f"kv_flash.{metric}") == own.metric(f"kv_flash.{metric}") > 0
 
 
+@pytest.mark.parametrize("machine", ["sim", "host"])
+def test_a_rule_in_python_follows_the_budget(native, machine):
+    """engine.kv.dram_tokens need not be there: that it follows the budget is known where the experiment is read."""
+    own, python = (kv(machine, keep) | {"memory": {"budget": "7.4 MiB"}} for keep in ("budget", "py_budget"))
+    for given in (own, python):
+        del given["engine"]["kv"]["dram_tokens"]
+    own, python = run(own), run(python, pyrules.Room)
+    assert python.tokens == own.tokens
+    for metric in ("bytes_written", "bytes_read"):
+        assert python.metric(f"kv_flash.{metric}") == own.metric(f"kv_flash.{metric}") > 0
+
+
 def test_answers_about_keys_and_values_are_checked(native):
     cases = {pyrules.Maybe: r"the keep policy maybe \(Maybe\): stays\(\) returned None \(expected True or False, for block 0 of [0-9]+\)",
              pyrules.Lies: r"the keep policy lies \(Lies\): stays\(\) returned False \(expected True for block .*\(\) says that 2 stay",
-             pyrules.Much: r"the keep policy much \(Much\): capacity\(\) returned 3 \(expected 0 to 2 blocks\)"}
+             pyrules.Much: r"the keep policy much \(Much\): capacity\(\) returned 3 \(expected 0 to 2 blocks\)",
+             pyrules.Sure: r"the keep policy sure \(Sure\): capacity\(\) returned True \(expected 0 to 2 blocks\)"}
     for policy, message in cases.items():
         with pytest.raises(vitro.RunError, match=message):
             run(kv("sim", policy.name), policy)

@@ -36,13 +36,64 @@ def test_the_command_line_runs_one(native):
 
 @pytest.mark.parametrize("word, message", [("mine.py", "expected FILE.py:CLASS"), ("none.py:Rule", "none.py: no such file"),
                                            ("mine.py:Missing", "mine.py has no Missing"), ("mine.py:vitro", "is not a policy"),
-                                           ("broken.py:Rule", "broken.py can not be loaded: ZeroDivisionError")])
+                                           ("broken.py:Rule", "broken.py can not be loaded: ZeroDivisionError"),
+                                           ("ends.py:Rule", "ends.py can not be loaded: SystemExit: 3"),
+                                           ("taken.py:Rule", '--policy: taken.py:Rule: policies: Rule.name is "lru" (expected another')])
 def test_a_word_that_names_no_policy_is_refused(native, word, message):
     shutil.copy(RULES, native.folder / "mine.py")
     (native.folder / "broken.py").write_text("1 / 0\n")
+    (native.folder / "ends.py").write_text("raise SystemExit(3)\n")
+    (native.folder / "taken.py").write_text("from mine import PyLru\n\nclass Rule(PyLru):\n    name = 'lru'\n")
     answer = vitro_command(native, "run", written(native), "--policy", word, "--out", "out")
     assert answer.returncode == 2 and message in answer.stderr and "Traceback" not in answer.stderr
     assert not (native.folder / "out").exists()
+
+
+CACHED = """
+import functools
+import random
+import vitro
+
+@functools.lru_cache(maxsize=None)
+def deep(block):
+    return 0 if block == 0 else 1 + deep(block - 1) if block < 5 else block
+
+class Named:
+    def __reduce__(self):
+        return "NAMED"
+
+NAMED = Named()
+
+class Rule(vitro.Eviction):
+    def victim(self, held):
+        return min((block for block in range(self.blocks) if block in self.there and not held(block)), key=deep, default=None)
+
+    def setup(self):
+        self.there = set()
+
+    def insert(self, block):
+        self.there.add(block)
+
+    def erase(self, block):
+        self.there.discard(block)
+
+class ByName(Rule):
+    def setup(self):
+        super().setup()
+        assert NAMED
+"""
+
+
+def test_what_pickle_knows_by_name_alone_is_sent_or_named(native):
+    (native.folder / "mine.py").write_text(CACHED)
+    (native.folder / "main.py").write_text(CACHED + f"\nvitro.run({neurons('sim', 'Rule')!r}, policies=[Rule])\nprint('ran')\n")
+    path = written(native)
+    answer = vitro_command(native, "run", path, "--policy", "mine.py:Rule", "--set", "engine.weights.eviction=Rule")
+    assert answer.returncode == 0, answer.stderr
+    answer = vitro_command(native, "run", path, "--policy", "mine.py:ByName", "--set", "engine.weights.eviction=ByName")
+    assert answer.returncode == 2 and "policies: NAMED of vitro_policy_mine is not known in the run's process" in answer.stderr
+    answer = subprocess.run([sys.executable, "main.py"], env=native.env, cwd=native.folder, capture_output=True, text=True, timeout=300)
+    assert answer.stdout == "ran\n", answer.stderr
 
 
 def test_a_class_of_a_file_is_the_class(native):

@@ -1,4 +1,6 @@
-"""Belady's rule is a bound, on both machines; where it would not be one it says so."""
+"""Belady's rule knows the future, on both machines; where it does not it says so."""
+import importlib
+import json
 import sys
 
 import pytest
@@ -10,22 +12,23 @@ import pyrules  # noqa: E402
 from test_classes import experts, neurons, run  # noqa: E402
 
 HITS = "cache_hit_rate"
+belady_module = importlib.import_module("vitro.running.belady")
 
 
-def test_no_rule_has_more_hits(native):
-    bound = vitro.belady(neurons("sim", "lru"))
+def test_the_engines_rules_have_fewer_hits(native):
+    oracle = vitro.belady(neurons("sim", "lru"))
     others = {rule: run(neurons("sim", rule)) for rule in ("lru", "step_lru", "lfu", "arc", "none")}
     for rule, result in others.items():
-        assert result.tokens == bound.tokens and result.metric(HITS) < bound.metric(HITS), rule
-    assert bound["policies"][0]["unforeseen"] == 0 < bound["policies"][0]["accesses"]
+        assert result.tokens == oracle.tokens and result.metric(HITS) < oracle.metric(HITS), rule
+    assert oracle["policies"][0]["unforeseen"] == 0 < oracle["policies"][0]["accesses"]
 
 
-def test_it_comes_near_the_bound_of_single_accesses(native):
+def test_it_stays_below_the_bound_of_single_accesses(native):
     """What the layer at hand uses is held, and what comes for it may come in any order: this bound knows of neither."""
     given = neurons("sim", "lru", report_bound=True)
-    bound = vitro.belady(given)
-    assert bound.metric(HITS) <= bound.metric("belady_hit_rate") * (1 + 1e-12)
-    assert bound.metric(HITS) > run(given).metric(HITS)
+    oracle = vitro.belady(given)
+    assert oracle.metric(HITS) <= oracle.metric("belady_hit_rate") * (1 + 1e-12)
+    assert oracle.metric(HITS) > run(given).metric(HITS)
 
 
 def test_it_runs_on_host(native):
@@ -33,11 +36,11 @@ def test_it_runs_on_host(native):
     assert host.tokens == sim.tokens and host.metric(HITS) == sim.metric(HITS)
 
 
-def test_of_experts_it_is_a_bound_without_look_ahead(native):
-    bound = vitro.belady(experts("sim", look_ahead=False))
+def test_of_experts_no_rule_of_the_engine_has_more_hits_without_look_ahead(native):
+    oracle = vitro.belady(experts("sim", look_ahead=False))
     for rule in ("lru", "step_lru", "lfu", "arc", "popularity", "router"):
-        assert run(experts("sim", rule, look_ahead=False)).metric(HITS) <= bound.metric(HITS), rule
-    assert len(set(map(len, (bound["policies"], [1])))) == 1 and bound["policies"][0]["objects"] == 3
+        assert run(experts("sim", rule, look_ahead=False)).metric(HITS) <= oracle.metric(HITS), rule
+    assert len(oracle["policies"]) == 1 and oracle["policies"][0]["objects"] == 3
 
 
 def test_where_nothing_goes_it_refuses(native):
@@ -46,8 +49,43 @@ def test_where_nothing_goes_it_refuses(native):
     whole["engine"] = {"policy": "dense", "threads": 2}
     with pytest.raises(vitro.ConfigError, match="no cache of this experiment evicts"):
         vitro.belady(whole)
-    with pytest.raises(vitro.ConfigError, match="belady: overrides set the eviction"):
-        vitro.belady(neurons("sim", "lru"), overrides={"engine.weights.eviction": pyrules.PyLru.name})
+
+
+@pytest.mark.parametrize("overrides, key", [
+    ({"engine.weights.eviction": pyrules.PyLru.name}, "weights.eviction"), ({"engine.clusters.eviction": "lru"}, "weights.eviction"),
+    ({"engine.weights": {"eviction": "lru"}}, "weights.eviction"), ('engine={clusters: {admission: bypass}}', "weights.admission"),
+    ({"engine.weights.admission": "rule"}, "weights.admission"), ({"engine.policies": []}, "policies")])
+def test_what_it_sets_itself_is_refused_by_name(native, overrides, key):
+    with pytest.raises(vitro.ConfigError, match=f"belady: overrides set engine.{key} "):
+        vitro.belady(neurons("sim", "lru"), overrides=overrides)
+
+
+def test_keys_beside_it_are_the_users(native):
+    given = neurons("sim", "lru")
+    assert vitro.belady(given, overrides={"engine.weights": {"report_bound": True}}).metric("belady_hit_rate") is not None
+
+
+def test_what_is_written_is_whole(native, monkeypatch, tmp_path):
+    out = tmp_path / "new" / "out"
+    written = vitro.belady(neurons("sim", "lru"), out=out)
+    assert written.out == out and vitro.load_result(out).data == written.data
+    assert sorted(path.name for path in out.iterdir()) == ["decisions.jsonl", "result.json", "trace.json"]
+    before = (out / "result.json").read_bytes()
+    sure = belady_module._unforeseen
+
+    def doubtful(result):
+        result.data["policies"][0]["unforeseen"] = 1
+        return sure(result)
+    monkeypatch.setattr(belady_module, "_unforeseen", doubtful)
+    with pytest.raises(vitro.RunError, match="belady: 1 of [0-9]+ uses of blocks were not those of the first run"):
+        vitro.belady(neurons("sim", "lru"), out=out)
+    assert (out / "result.json").read_bytes() == before and len(list(out.iterdir())) == 3 and len(list(out.parent.iterdir())) == 1
+    with pytest.raises(vitro.RunError):
+        vitro.belady(neurons("sim", "lru"), out=tmp_path / "other")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name != "run") == ["new"]
+    noted = vitro.belady(experts("sim"), out=tmp_path / "experts")
+    assert json.loads((tmp_path / "experts/result.json").read_text())["notes"] == noted["notes"]
+    assert any("1 of " in note and "not those of the first run" in note for note in noted["notes"])
 
 
 def test_it_follows_a_recording(native):

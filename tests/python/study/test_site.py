@@ -1,12 +1,14 @@
 """The site of a study: whole without a network, usable with a keyboard, readable in both themes and on a phone."""
 import json
 
+import pandas
 import pytest
 import vitro
 import yaml
 from balanced_html import Balanced
 from browser import PROGRAM, Browser
 from conftest import ROOT
+from vitro.study import parts
 from vitro.study.site import write_site
 
 # Contrast of each element that has text of its own with what lies behind it (WCAG 2.1, relative luminance); pictures are white paper.
@@ -74,10 +76,76 @@ def test_pages_are_whole_and_name_where_numbers_come_from(study, site):
     page = balanced(points[0])
     for part in ("identity", "SHA-256", "assumed parameters", "Decode", "&#34;schema&#34;: &#34;vitro.experiment/1&#34;"):
         assert part in page
+    (device,) = (site.parent / "devices").iterdir()
+    assert "&#34;cache_lookup_cycles&#34;" in balanced(device) and "&#34;cache_lookup_cycles&#34;" not in page
+    assert f'The device is <a href="../devices/{device.name}">' in page
     traced = [path for path in points if "trace.json" in path.read_text()]
     assert len(traced) == 1
     link = traced[0].read_text().partition('trace.json</a>')[0].rpartition('href="')[2].partition('"')[0]
     assert json.loads((traced[0].parent / link).read_text())["traceEvents"]
+
+
+def test_points_are_numbered_as_in_the_table(study, site):
+    table = pandas.read_parquet(study / "results.parquet")
+    ran = table[table["status"] != "failed"]
+    assert {path.name for path in (site.parent / "points").iterdir()} == {f"{at:05d}.html" for at in ran["point"]}
+    for row in ran.to_dict("records"):
+        page = (site.parent / "points" / f"{row['point']:05d}.html").read_text()
+        assert f"<h1>Point {row['point']}</h1>" in page and f"<dd>{row['identity']}</dd>" in page
+        assert f"<dt>workload.seed</dt><dd>{row['workload.seed']}</dd>" in page
+
+
+def synthetic(study, out, count, device=lambda index, tree: tree):
+    """A study of as many points, each like the first one of `study`, which finished in the opposite order."""
+    (folder := out / "store/parts").mkdir(parents=True)
+    (out / "store/format.json").write_bytes((study / "store/format.json").read_bytes())
+    one = parts.read(study / "store/parts" / parts.listed(study / "store/parts")[0])[0]
+    resolved, rows = json.loads(one["resolved"]), []
+    for index in range(count):
+        mine = resolved | {"device": device(index, resolved["device"])}
+        point = json.loads(one["point"]) | {"workload.seed": index}
+        rows.append(one | {"identity": f"{index // 2:016x}", "repeat": index % 2, "point": json.dumps(point), "resolved": json.dumps(mine),
+                           "finished": f"2026-01-01T00:{59 - index // 60:02d}:{59 - index % 60:02d}.000Z"})
+    parts.write(folder, rows)
+    table = [{"point": index, "status": "ok", "identity": row["identity"], "repeat": row["repeat"]} for index, row in enumerate(rows)]
+    pandas.DataFrame(table).to_parquet(out / "results.parquet")
+    return table
+
+
+def test_a_point_takes_little_room(study, tmp_path):
+    synthetic(study, tmp_path, 40)
+    folder = write_site(tmp_path).parent
+    sizes = [path.stat().st_size for path in (folder / "points").iterdir()]
+    assert len(sizes) == 40 and max(sizes) < 16_000, "2,000 points in 60 MB, with their rows in the index"
+    assert len(list((folder / "devices").iterdir())) == 1
+    rows = (folder / "index.html").read_text().partition("<tbody>")[2].partition("</tbody>")[0]
+    assert len(rows) / 40 < 4_000
+
+
+def test_repeats_and_rows_of_earlier_runs_keep_their_own_pages(study, tmp_path):
+    table = synthetic(study, tmp_path, 6)
+    folder = write_site(tmp_path).parent / "points"
+    for row in table:
+        page = (folder / f"{row['point']:05d}.html").read_text()
+        assert f"<dd>{row['identity']}</dd>" in page and f"<dt>workload.seed</dt><dd>{row['point']}</dd>" in page
+    pandas.DataFrame(table[:4]).to_parquet(tmp_path / "results.parquet")  # of a later sweep with fewer points
+    write_site(tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["0000000000000002-0.html", "0000000000000002-1.html", *(f"{at:05d}.html" for at in range(4))])
+    assert "<h1>Point 000000000000</h1>" in (folder / "0000000000000002-1.html").read_text()
+
+
+def test_devices_that_differ_a_little_share_a_page(study, tmp_path):
+    def device(index, tree):
+        if index == 3:
+            return {"name": "another <i>phone</i>", "parts": {f"part{at}": at for at in range(100)}}
+        return tree | {"new": {"parameter": index}} if index else tree
+    synthetic(study, tmp_path, 4, device)
+    folder = write_site(tmp_path).parent
+    assert sorted(path.name for path in (folder / "devices").iterdir()) == ["00000.html", "00001.html"]
+    pages = [balanced(folder / "points" / f"{at:05d}.html") for at in range(4)]
+    assert "but for:" not in pages[0] and "but for:</p>\n<dl><dt>new.parameter</dt><dd>2</dd></dl>" in pages[2]
+    assert '<a href="../devices/00001.html">another &lt;i&gt;phone' in pages[3] and "part99" in balanced(folder / "devices/00001.html")
 
 
 def test_a_folder_without_points_is_refused_and_writes_nothing(tmp_path):

@@ -1,9 +1,9 @@
 """Faults that lose nothing change no decision: host and sim decide alike under one plan, and as without it."""
 import pytest
-
 import vitro
+from conftest import ROOT
 
-QUICKSTART = "experiments/quickstart.yaml"
+QUICKSTART = ROOT / "experiments/quickstart.yaml"
 ENGINES = {
     "paged": {"engine.policy": "mmap", "memory.budget": "6 MiB"},
     "clusters": {"engine.policy": "neuron_cluster", "memory.ffn_in_dram": "30%"},

@@ -1,10 +1,11 @@
 """Traces in Perfetto's own format, and windows of a run."""
 import pytest
-
 import vitro
+from conftest import ROOT
 from vitro.trace.trace import load_trace
+from vitro.trace.where import where
 
-QUICKSTART = "experiments/quickstart.yaml"
+QUICKSTART = ROOT / "experiments/quickstart.yaml"
 CHANGES = {"engine.policy": "neuron_cluster", "memory.ffn_in_dram": "50%", "workload.output_tokens": 6}
 
 
@@ -40,6 +41,15 @@ def test_a_window_holds_its_tokens_alone_and_changes_nothing(native, tmp_path, f
     wanted = [row for row in everything.span_rows if row[:2] == ("policy", "steps") and row[2] == "decode"][1:3]
     assert [row[3] for row in steps] == pytest.approx([row[3] for row in wanted], abs=1e-3)
     assert 0 < len(trace.span_rows) < 0.6 * len(everything.span_rows)
+    assert trace.begin_us == steps[0][3] and everything.begin_us == 0
+    assert sum(row.ms for row in where(trace) if row.unit == "cpu0") == pytest.approx((trace.end_us - trace.begin_us) / 1e3)
+    assert {(row.kind, row.what): row.ms for row in where(trace, "decode")} == pytest.approx(
+        {(row.kind, row.what): row.ms for row in where(trace)}, abs=1e-3)
+
+
+def test_a_window_that_the_run_does_not_reach_is_empty(native, tmp_path):
+    _, trace = traced(tmp_path / "out", first_token=50)
+    assert not trace.span_rows and not trace.counter_rows and trace.begin_us == 0
 
 
 def test_a_file_that_is_none_and_keys_that_are_wrong_are_named(native, tmp_path):

@@ -107,6 +107,9 @@ def test_command_line(fake):
     assert fake("trace", "diff", "a", "c", "--json").json["equal"] is False
     assert {row["track"] for row in fake("trace", "summary", "a", "--json").json["tracks"]} == {"cpu0", "cpu1", "flash"}
     assert "matmul" in fake("trace", "summary", "a").out
+    told = fake("trace", "where", "a", "--json").json
+    assert told["schema"] == "vitro.trace_where/1" and told["steps"] is None
+    assert {"unit", "kind", "what", "ms", "share"} == told["rows"][0].keys()
 
 
 def test_polars_has_the_same_tables(tmp_path, monkeypatch):

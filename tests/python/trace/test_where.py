@@ -1,11 +1,11 @@
 """Where the time of a trace goes."""
 import pytest
-
 import vitro
+from conftest import ROOT
 from vitro.trace.trace import Trace, load_trace
 from vitro.trace.where import where
 
-QUICKSTART = "experiments/quickstart.yaml"
+QUICKSTART = ROOT / "experiments/quickstart.yaml"
 
 
 def spans(*rows):
@@ -38,6 +38,47 @@ def test_only_the_steps_asked_for_count():
     assert told(trace, "cpu0", "prompt") == pytest.approx({("computes", "matmul"): 50, ("waits", "the policy"): 50})
     with pytest.raises(vitro.ConfigError, match="no step called 'load' .expected prompt or decode"):
         where(trace, "load")
+
+
+def test_a_window_begins_with_what_first_ends_in_it():
+    rows = (("flash", "read", 900, 1005), ("steps", "decode", 1000, 1040), ("cpu0", "matmul", 1010, 1030),
+            ("cpu1", "issue I/O", 1000, 1010))
+    trace = spans(*rows)
+    assert trace.begin_us == 1000 and told(trace, "cpu0") == {("waits", "storage read"): 10, ("computes", "matmul"): 20,
+                                                              ("waits", "no more work"): 10}
+    found = trace.summary()
+    assert (found["begin_ms"], found["duration_ms"]) == (1, 0.04)
+    assert {row["track"]: row["busy_share"] for row in found["tracks"]} == {"flash": 0.125, "steps": 1, "cpu0": 0.5, "cpu1": 0.25}
+    assert spans(*rows, ("flash", "write", 990, 998)).begin_us == 998  # a window opens before its first step
+    assert spans(*rows, ("steps", "prompt", 10, 20)).begin_us == 0 == spans(*rows[2:]).begin_us
+
+
+def test_times_are_compared_as_picoseconds():
+    """0.1 + 0.2 is more than 0.3 as a float, and so a read would end after the work that waited for it."""
+    rows = (("storage", "flash", "read", 0.1, 0.2, ""), ("units", "cpu0", "matmul", 0.3, 1.0, ""))
+    assert told(Trace(rows, ()), "cpu0") == {("waits", "storage read"): pytest.approx(0.3), ("computes", "matmul"): pytest.approx(1)}
+
+
+def test_a_summary_names_work_of_the_system_whole_and_steps_without_their_parts():
+    trace = spans(("steps", "prompt", 0, 60), ("steps", "decode", 60, 100), ("steps", "layer 0", 0, 50), ("steps", "part ffn", 0, 40),
+                  ("steps", "part head", 60, 100), ("cpu0", "issue I/O", 0, 10), ("cpu0", "matmul blk.0.up", 10, 40))
+    top = {row["track"]: {one["name"]: one["share"] for one in row["top"]} for row in trace.summary()["tracks"]}
+    assert top == {"steps": {"prompt": 0.6, "decode": 0.4}, "cpu0": {"issue I/O": 0.25, "matmul": 0.75}}
+
+
+def test_an_empty_trace_is_named_and_drawn_without_a_warning(recwarn):
+    with pytest.raises(vitro.ConfigError, match="the trace has no spans .expected trace.first_token"):
+        where(Trace((), ()))
+    vitro.plot.activity(Trace((), ()))
+    vitro.plot.gantt(Trace((), ()))
+    assert not [warning for warning in recwarn if issubclass(warning.category, UserWarning)]
+
+
+@pytest.mark.parametrize("command", ["summary", "where"])
+def test_the_command_line_names_a_trace_without_events(fake, tmp_path, command):
+    (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+    answer = fake("trace", command, tmp_path)
+    assert answer.code == 2 and f"vitro: {tmp_path}: " in answer.err and "expected trace.first_token and trace.tokens" in answer.err
 
 
 @pytest.mark.parametrize("machine", ["sim", "host"])
