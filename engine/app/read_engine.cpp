@@ -67,7 +67,11 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
                                 with_brought(PolicyKind::eviction, evictions().names(), engine.policies), engine.ffn.kind == "clusters",
                                 with_brought(PolicyKind::look_ahead, look_ahead_rules().names(), engine.policies));
   engine.attention = read_attention(reader.section("attention"));
-  engine.kv = read_kv_with(reader.section("kv"), engine.policies);
+  std::vector<BroughtKeep> keeps;
+  for (const BroughtPolicy& policy : engine.policies) {
+    if (policy.kind == PolicyKind::keep) keeps.push_back({policy.name, policy.follows_budget});
+  }
+  engine.kv = read_kv_with(reader.section("kv"), keeps);
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));

@@ -49,6 +49,14 @@ std::vector<BroughtPolicy> read_brought(Reader& engine) {
   return policies;
 }
 
+std::vector<std::string> with_brought(PolicyKind kind, std::vector<std::string> names, const std::vector<BroughtPolicy>& policies) {
+  for (const BroughtPolicy& policy : policies) {
+    // In a run the part is registered as well.
+    if (policy.kind == kind && std::ranges::find(names, policy.name) == names.end()) names.push_back(policy.name);
+  }
+  return names;
+}
+
 void require_brought(const std::vector<BroughtPolicy>& policies) {
   for (const BroughtPolicy& policy : policies) {
     if (is_registered(policy)) continue;

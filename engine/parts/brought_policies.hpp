@@ -1,7 +1,6 @@
 // Policies that whoever starts a run brings beside the experiment, such as classes of Python. `engine.policies` lists them, so that an
 // experiment that names one is complete where it is read, written and kept; the part itself is added to its registry for the run alone.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -26,13 +25,7 @@ struct BroughtPolicy {
 std::vector<BroughtPolicy> read_brought(Reader& engine);
 
 // `names` and those of the policies of that kind.
-inline std::vector<std::string> with_brought(PolicyKind kind, std::vector<std::string> names, const std::vector<BroughtPolicy>& policies) {
-  for (const BroughtPolicy& policy : policies) {
-    // In a run the part is registered as well.
-    if (policy.kind == kind && std::ranges::find(names, policy.name) == names.end()) names.push_back(policy.name);
-  }
-  return names;
-}
+std::vector<std::string> with_brought(PolicyKind kind, std::vector<std::string> names, const std::vector<BroughtPolicy>& policies);
 
 // Throws ConfigError where a registry lacks a policy: nobody brought it to this run.
 void require_brought(const std::vector<BroughtPolicy>& policies);

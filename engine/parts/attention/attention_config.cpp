@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "engine/quant/kv_rows.hpp"
@@ -23,16 +24,17 @@ AttentionConfig read_attention(Reader reader) {
 
 KvConfig read_kv(Reader reader) { return read_kv_with(std::move(reader), {}); }
 
-KvConfig read_kv_with(Reader reader, const std::vector<BroughtPolicy>& brought) {
+KvConfig read_kv_with(Reader reader, const std::vector<BroughtKeep>& brought) {
   KvConfig kv;
   kv.format = *format_by_name(reader.choice("format", kv_format_names(), "f32"));
   kv.per_query_head = reader.choice("per", {"kv_head", "query_head"}, "kv_head") == "query_head";
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));
-  kv.keep = reader.choice("keep", with_brought(PolicyKind::keep, kv_keep_rules().names(), brought), kv.keep);
-  const bool follows_budget = std::ranges::any_of(brought, [&kv](const BroughtPolicy& policy) {
-    return policy.kind == PolicyKind::keep && policy.name == kv.keep && policy.follows_budget;
-  });
+  std::vector<std::string> rules = kv_keep_rules().names();
+  std::ranges::transform(brought, std::back_inserter(rules), &BroughtKeep::name);
+  kv.keep = reader.choice("keep", rules, kv.keep);
+  const auto is_followed = [&kv](const BroughtKeep& rule) { return rule.name == kv.keep && rule.follows_budget; };
+  const bool follows_budget = std::ranges::any_of(brought, is_followed);
   const bool stays_whole = !kv.dram_tokens && !follows_budget && kv.rule() == nullptr;
   kv.sinks = static_cast<std::uint32_t>(reader.integer("sinks", 0, 1 << 24, kv.sinks));
   kv.scratch = reader.text("scratch", "");

@@ -6,7 +6,6 @@
 #include "engine/base/config.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/attention/kv_keep.hpp"
-#include "engine/parts/brought_policies.hpp"
 
 namespace vitro {
 
@@ -30,7 +29,11 @@ struct KvConfig {
 
 AttentionConfig read_attention(Reader reader);
 KvConfig read_kv(Reader reader);
-// `brought`: policies that the run will have, of which some are rules for `keep` beside the registered ones.
-KvConfig read_kv_with(Reader reader, const std::vector<BroughtPolicy>& brought);
+// A rule for `keep` that the run will have beside the registered ones.
+struct BroughtKeep {
+  std::string name;
+  bool follows_budget = false;  // KvKeepRule::follows_budget
+};
+KvConfig read_kv_with(Reader reader, const std::vector<BroughtKeep>& brought);
 
 }  // namespace vitro
