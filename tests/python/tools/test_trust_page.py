@@ -1,4 +1,5 @@
 """The page that says how far to trust results repeats what other pages measured."""
+import math
 import re
 
 import pytest
@@ -20,3 +21,16 @@ def test_errors_on_a_real_machine_are_those_of_its_page():
     page = (ROOT / "docs/guide/validate.md").read_text()
     for value in ("209 of 209", "12.0 %", "7.2 %", "22 %"):
         assert value in page and value in PAGE
+
+
+def test_deviations_from_other_simulators_are_those_of_their_page():
+    dram, flash = (ROOT / "docs/results/peers.md").read_text().split("\n## DRAM\n")[1].split("\n## Flash\n")
+    totals = re.findall(r"^\|[^|]+\| ([\d.]+) \| ([\d.]+) \| [\d.]+ \| [\d.]+ \|$", dram, re.MULTILINE)
+    worst = max(abs(float(ours) / float(theirs) - 1) for theirs, ours in totals)
+    faster = [float(percent) for percent in re.findall(r"\| ([+-][\d.]+) % \|", flash)]
+    near = sum(abs(percent) <= 10 for percent in faster)
+    assert min(faster) > -10 and near < len(faster)  # those beyond are all too fast
+    cell = next(line for line in PAGE.splitlines() if line.startswith("| GB/s")).split("|")[2]
+    assert cell.strip() == (f"total rate of DRAM within {100 * worst:.0f} % of Ramulator 2.1 in all {len(totals)} rows; "
+                            f"flash within 10 % of MQSim in {near} of {len(faster)} rows, "
+                            f"up to {math.ceil(max(faster))} % too fast in the others, where commands overtake data")

@@ -27,7 +27,7 @@ def test_both_formats_hold_the_same_events(native, tmp_path):
     close = [(one, other) for one, other in zip(*(rounded(each, 3, 4) for each in ends)) if one != other]
     assert all(one[:3] == other[:3] and max(abs(one[at] - other[at]) for at in (3, 4)) <= 1 for one, other in close)
     assert rounded(json.counter_rows, 2) == rounded(perfetto.counter_rows, 2)
-    assert (tmp_path / "perfetto/trace.pftrace").stat().st_size < 0.6 * (tmp_path / "json/trace.json").stat().st_size
+    assert (tmp_path / "perfetto/trace.pftrace").stat().st_size < 0.5 * (tmp_path / "json/trace.json").stat().st_size
     assert (tmp_path / "perfetto/decisions.jsonl").read_bytes() == (tmp_path / "json/decisions.jsonl").read_bytes()
 
 

@@ -10,7 +10,8 @@ namespace {
 
 using hexagon::Spill;
 
-// Each row stores its sum once less than the depth has parts: what the simulated NPU charges for (TilePlanner::spill()).
+// Wherever sums wait, each row of the result stores its own once less than the depth has parts. As many are what the simulated NPU
+// charges for outside TCM, stored and loaded (TilePlanner::spill()); in TCM the packets of the kernel have them.
 TEST(HexagonSpill, places_differ_in_traffic_alone) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
