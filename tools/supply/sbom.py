@@ -27,8 +27,10 @@ from vitro.base.whole_files import put
 
 def python_components():
     hashes = {line.split("==")[0]: re.findall(r"sha256:(\w+)", line) for line in LOCK.read_text().splitlines() if "==" in line}
-    for name, version in pins(REQUIREMENTS.read_text()):
-        package, = dependencies.python_packages([name])
+    pinned = pins(REQUIREMENTS.read_text())
+    installed = {dependencies.key(package.name): package for package in dependencies.python_packages([name for name, _ in pinned])}
+    for name, version in pinned:
+        package = installed[dependencies.key(name)]
         files = [HashType(alg=HashAlgorithm.SHA_256, content=each) for each in hashes[name]]
         yield component("pypi", name, version, package.licence, files)
 

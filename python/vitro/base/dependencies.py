@@ -22,9 +22,10 @@ def python_packages(names: list[str] | None = None) -> list[Package]:
     """The installed ones, of `names` or all, by name."""
     found: dict[str, Package] = {}
     for package in importlib.metadata.distributions():
-        found.setdefault(_key(package.name), Package(package.name, package.version, _python_licence(package.metadata)))
-    wanted = sorted(found) if names is None else sorted(map(_key, names))
-    return [found.get(key, Package(key, "", "")) for key in wanted]
+        metadata = package.metadata  # read anew each time that it is asked for
+        found.setdefault(key(metadata["Name"]), Package(metadata["Name"], metadata["Version"], _python_licence(metadata)))
+    wanted = sorted(found) if names is None else sorted(map(key, names))
+    return [found.get(name, Package(name, "", "")) for name in wanted]
 
 
 def own_requirements() -> list[str]:
@@ -34,7 +35,7 @@ def own_requirements() -> list[str]:
     except importlib.metadata.PackageNotFoundError:  # a checkout
         project = tomllib.loads((_CHECKOUT / "pyproject.toml").read_text())["project"]
         stated = sum(project["optional-dependencies"].values(), project["dependencies"])
-    return sorted({_key(re.split(r"[\s\[;<>=!~]", each, maxsplit=1)[0]) for each in stated})
+    return sorted({key(re.split(r"[\s\[;<>=!~]", each, maxsplit=1)[0]) for each in stated})
 
 
 def debian_names() -> list[str]:
@@ -58,7 +59,8 @@ def debian_packages(names: list[str]) -> list[Package]:
     return [Package(name, versions.get(name, ""), _debian_licence(name)) for name in names]
 
 
-def _key(name):
+def key(name: str) -> str:
+    """-> a package's name as the index compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 

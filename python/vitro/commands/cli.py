@@ -10,6 +10,11 @@ from ..base.options import Json, Plugins
 
 def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|engine]")] = None,
           smoke: Annotated[bool, typer.Option("--smoke", help="A few iterations, to see that it works.")] = False,
+          record: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Write the values of each round, with machine and "
+                                                         "commit.")] = None,
+          against: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Compare with such a file: by turns with its build where "
+                                                          "that is still there. Exit code 1 if something is slower.")] = None,
+          rounds: Annotated[Optional[int], typer.Option(min=1, max=1000, help="Rounds of --record and --against; 5 unless said.")] = None,
           as_json: Json = False):
     """Performance of this build on this machine, each row beside its limit; – where nothing bounds it.
 
@@ -22,12 +27,25 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
         vitro bench
 
         vitro bench kernels --json
+
+        vitro bench sim --record before.json
+
+        vitro bench sim --against before.json
     """
     from . import bench as benchmarks
-    rows = []
-    for name in [kind] if kind else benchmarks.KINDS:
+    kinds = [kind] if kind else list(benchmarks.KINDS)
+
+    def measured(name):
         with terminal.progress(f"bench {name}") as report:
-            rows += benchmarks.rows(name, smoke=smoke, progress=report)
+            return benchmarks.rows(name, smoke=smoke, progress=report)
+    if record or against:
+        from . import bench_rounds
+        if bench_rounds.main(kinds, smoke, rounds or 5, record, against, measured, as_json):
+            raise typer.Exit(1)
+        return
+    if rounds is not None:
+        raise typer.BadParameter("can only be used with --record or --against", param_hint="--rounds")
+    rows = [row for name in kinds for row in measured(name)]
     if as_json:
         terminal.print_json({"schema": "vitro.bench/1", "rows": rows})
         return

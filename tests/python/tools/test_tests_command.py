@@ -70,6 +70,7 @@ def stages_of(monkeypatch, tmp_path, *args):
                             or run.Tally(passed=1))
     monkeypatch.setattr(run, "pytest", lambda every: ran.append("every pytest" if every else "pytest") or run.Tally(passed=1))
     monkeypatch.setattr(run, "fuzz", lambda: ran.append("fuzz") or run.Tally(passed=1))
+    monkeypatch.setattr(run, "bill_of_materials", run.Tally)
     monkeypatch.setattr(run, "RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", *args])
     assert run.main() == 0
