@@ -97,7 +97,9 @@ class Recording:
     @property
     def ffns(self) -> list[tuple[int, int]]:
         """(layer, expert) of each FFN that fired, in order; expert -1 of a dense one."""
-        return sorted({(int(layer), int(expert)) for layer, expert in self._tables["fired"]["keys"][:, :2]})
+        import numpy
+        layers, experts = self._tables["fired"]["keys"][:, :2].astype("int64").T
+        return [(int(key >> 32), int(key & 0xFFFFFFFF) - 1) for key in numpy.unique((layers << 32) + experts + 1)]
 
     @property
     def layers(self) -> list[int]:
@@ -113,14 +115,16 @@ class Recording:
         if not len(rows):
             raise ConfigError(f"recording: has no neurons of layer {layer}" + ("" if expert == NO_EXPERT else f", expert {expert}"))
         begins = numpy.concatenate([[0], table["ends"]])
-        highest = max(int(table["ids"][begins[row]:begins[row + 1]].max(initial=0)) for row in rows)
-        width = max(int(table["looked_at"][rows].max()), highest + 1)
+        counts = begins[rows + 1] - begins[rows]
+        of_row = numpy.repeat(numpy.arange(len(rows)), counts)
+        within = numpy.arange(len(of_row)) - numpy.repeat(numpy.cumsum(counts) - counts, counts)
+        neurons = table["ids"][begins[rows][of_row] + within]
+        width = max(int(table["looked_at"][rows].max()), int(neurons.max(initial=0)) + 1)
         if width > _WIDEST or len(rows) * width > _CELLS:
             raise ConfigError(f"recording: {len(rows)} rows of {width} neurons of layer {layer} are no array (expected up to {_WIDEST} "
                               f"neurons and {_CELLS} cells)")
         active = numpy.zeros((len(rows), width), bool)
-        for index, row in enumerate(rows):
-            active[index, table["ids"][begins[row]:begins[row + 1]]] = True
+        active[of_row, neurons] = True
         return table["keys"][rows, 2:], active
 
     def experts(self, layer: int) -> "tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]":
