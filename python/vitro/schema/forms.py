@@ -108,7 +108,8 @@ def _plain(form: Form, opened: tuple[frozenset[str], ...]) -> dict[str, Any]:
         return {"type": "integer" if form.kind == "whole" else "number", **bounds}
     if form.kind == "choice":
         choices = [int(word) if word.isdigit() else word for word in form.choices]
-        return {"anyOf": [{"enum": choices}, {"type": "string"}]} if any(names <= set(form.choices) for names in opened) else {"enum": choices}
+        more = any(names <= set(form.choices) for names in opened)
+        return {"anyOf": [{"enum": choices}, {"type": "string"}]} if more else {"enum": choices}
     if form.kind == "text":
         return {"type": ["string", "number"]}
     if form.kind == "table":

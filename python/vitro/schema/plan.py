@@ -22,7 +22,8 @@ def plan() -> dict[str, Any]:
                           "tokens_per_s": {"type": "number", "minimum": 0}}}
     said = {
         "vitro_plan": ("Version of the file's keys.", {"enum": [1]}),
-        "device": ("The device that was probed. A run refuses another one.", _checked({"name": _TEXT, "probed": {"enum": ["sim", "host"]}})),
+        "device": ("The device that was probed. A run refuses another one.",
+                   _checked({"name": _TEXT, "probed": {"enum": ["sim", "host"]}})),
         "model": ("The model that was planned for. A run refuses another one.",
                   _checked({"name": _TEXT, "format": _TEXT} | dict.fromkeys(("layers", "width", "ffn", "experts", "predictor_rank",
                                                                             "gguf_bytes"), _WHOLE))),

@@ -26,7 +26,8 @@ def of_tables(text: str) -> dict[str, str]:
         if len(cells) < 2 or not keys:
             continue
         meaning, default = plain(cells[1]), plain(cells[2]) if len(cells) > 2 else ""
-        said = (meaning if cells[1].startswith("`") else meaning[:1].upper() + meaning[1:]) + (f"\n\nDefault: {default}" if default not in ("", "none") else "")
+        said = meaning if cells[1].startswith("`") else meaning[:1].upper() + meaning[1:]
+        said += f"\n\nDefault: {default}" if default not in ("", "none") else ""
         for key in keys:
             found[present_name(f"{section}.{key}" if section in _SECTIONS else key)] = said
     return found

@@ -82,7 +82,8 @@ def required(keys: list[str]) -> dict[str, Any]:
 
 def with_reason(made: dict[str, Any]) -> dict[str, Any]:
     """{value, why} in place of a value."""
-    return {"type": "object", "required": ["value"], "additionalProperties": False, "properties": {"value": made, "why": {"type": "string"}}}
+    return {"type": "object", "required": ["value"], "additionalProperties": False,
+            "properties": {"value": made, "why": {"type": "string"}}}
 
 
 def file_or(made: dict[str, Any]) -> dict[str, Any]:

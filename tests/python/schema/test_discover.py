@@ -33,7 +33,8 @@ def read(tree):
 
 
 def _refuse(key, value, expected, problem):
-    return f"f:1: part.{key}: " + (f"is a map (expected {expected})" if isinstance(value, dict) else f'"{value}" {problem} (expected {expected})')
+    said = "is a map" if isinstance(value, dict) else f'"{value}" {problem}'
+    return f"f:1: part.{key}: {said} (expected {expected})"
 
 
 def test_keys_forms_and_units_are_found():

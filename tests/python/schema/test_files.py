@@ -15,8 +15,8 @@ from vitro.schema.asking import NOBODY, Asker
 PUBLISHED = ("experiment", "device", "plan", "engine", "model", "workload")
 # Files of other kinds, with readers and messages of their own.
 OTHERS = {"figures.yaml", "map.yaml", "peers-dram.yaml", "peers-flash.yaml", "small.yaml", "suite.yaml"}
-FOLDERS = {"devices": "device", "soc": "cluster", "cores": "cluster", "kernels": "cluster", "npu": "npu", "storage": "ufs", "models": "model",
-           "engines": "engine", "workloads": "workload"}
+FOLDERS = {"devices": "device", "soc": "cluster", "cores": "cluster", "kernels": "cluster", "npu": "npu", "storage": "ufs",
+           "models": "model","engines": "engine", "workloads": "workload"}
 KINDS = {"snapdragon_8_elite.yaml": "device", "policy.yaml": "cpu", "oneplus12_neon.yaml": "device", "device.yaml": "device",
          "offload-plan.yaml": "plan"}
 
@@ -101,15 +101,16 @@ name: my-phone
 dram: {bandwidth: 51 GB/s, capacity: 12 GB, available: {value: 9 GB, kind: measured, source: a phone}}
 cpu:
   bandwidth: 38 GB/s
-  clusters: [{class: big, cores: 2, clock: 3.2 GHz, core_bandwidth: 22 GB/s, cluster_bandwidth: 38 GB/s, macs_per_cycle: {int8: {q4_0: 16}}}]
+  clusters:
+    - {class: big, cores: 2, clock: 3.2 GHz, core_bandwidth: 22 GB/s, cluster_bandwidth: 38 GB/s, macs_per_cycle: {int8: {q4_0: 16}}}
 ufs: {include: ../storage/ufs4_0.yaml, model: ufs, fidelity: detailed, page: 16 KiB}
 """
 
 
 @pytest.mark.parametrize("right, wrong", [
-    ("51 GB/s", "51 GB"), ("51 GB/s", "51"), ("kind: measured", "kind: guessed"), ("source: a phone", "sauce: a phone"), ("page:", "pages:"),
-    ("clock: 3.2", "klock: 3.2"), ("cores: 2", "cores: 0"), ("fidelity: detailed", "fidelity: exact"), ("name: my-phone", "title: my-phone"),
-    ("{q4_0: 16}", "{q4_0: many}"), ("dram:", "ram:")])
+    ("51 GB/s", "51 GB"), ("51 GB/s", "51"), ("kind: measured", "kind: guessed"), ("source: a phone", "sauce: a phone"),
+    ("page:", "pages:"), ("clock: 3.2", "klock: 3.2"), ("cores: 2", "cores: 0"), ("fidelity: detailed", "fidelity: exact"),
+    ("name: my-phone", "title: my-phone"), ("{q4_0: 16}", "{q4_0: many}"), ("dram:", "ram:")])
 def test_a_planted_mistake_of_a_device_is_refused(checkers, right, wrong):
     assert checkers["device"].is_valid(load(PHONE))
     assert right in PHONE and not checkers["device"].is_valid(load(PHONE.replace(right, wrong, 1)))
