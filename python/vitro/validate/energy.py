@@ -11,6 +11,7 @@ from typing import Any
 
 METRICS = ("energy_j_per_token", "prefill_energy_j_per_token", "mean_power_w")
 _HOUR = 3600.0
+_MOST_SLACK = 0.1  # of a window, before a note says so
 # No phone that computes draws less than so much, in the unit that Linux asks for; a smaller number is in thousandths of it.
 _LEAST = {"current_now": 20_000, "voltage_now": 100_000, "power_now": 50_000, "charge_counter": 50_000, "charge_now": 50_000}
 _UNITS = {"current_now": "uA", "voltage_now": "uV", "power_now": "uW", "charge_counter": "uAh", "charge_now": "uAh"}
@@ -79,6 +80,8 @@ def measured(result: Mapping[str, Any], samples: Samples | None, *, cells: int =
     changes = sum(a != b for a, b in zip(inside, inside[1:]))
     energy.about |= {"energy_j": joules, "window_s": window[1] - window[0], "changes": changes,
                      "charge_j": _by_charge(samples, window, cells)}
+    if (slack := energy.about["slack_s"]) > _MOST_SLACK * (window[1] - window[0]):
+        energy.notes.append(f"energy: the window of {window[1] - window[0]:.2f} s may lie up to {slack:.2f} s off (expected a longer run)")
     if changes < 3:
         energy.notes.append(f"energy: the battery's readings changed {changes} times in the {window[1] - window[0]:.2f} s of the window, "
                             "so its joules are rough (expected a longer run)")

@@ -106,6 +106,12 @@ def test_signs_and_units_of_vendors(battery, about):
     assert "changed 0 times" in found.notes[0]
 
 
+def test_a_window_that_may_be_off_is_said():
+    given = samples(lambda t: -t)
+    found = energy.measured(RESULT, energy.Samples(given.header, given.rows, 4.0, 8.0))
+    assert found.notes == ["energy: the window of 2.00 s may lie up to 1.00 s off (expected a longer run)"]
+
+
 def test_two_cells_in_series_and_the_counter_of_charge():
     given = samples()
     for row in given.rows:  # 1 A out of it
