@@ -44,6 +44,7 @@ COMMANDS = {
     "tiles": (".device.cli", "tiles"),
     "torture": (".torture.cli", "torture"),
     "list": (".commands.cli", "list_"),
+    "schema": (".schema.cli", "command"),
     "demo": (".commands.cli", "demo"),
 }
 _LOOK: dict[str, Any] = {"add_completion": False, "rich_markup_mode": "markdown", "pretty_exceptions_enable": False,

@@ -29,8 +29,9 @@ EDGES = {
     "calibrate": {"base", "errors", "model", "running", "trace"},
     "validate": {"base", "calibrate", "errors", "model", "plot", "report", "running", "trace"},
     "commands": {"base", "errors", "model", "plot", "report", "reproducing", "running", "study", "trace"},
-    "cli": {"base", "calibrate", "commands", "device", "errors", "model", "plan", "reproducing", "running", "study", "torture", "trace",
-            "validate"},
+    "schema": {"base", "errors", "running"},
+    "cli": {"base", "calibrate", "commands", "device", "errors", "model", "plan", "reproducing", "running", "schema", "study", "torture",
+            "trace", "validate"},
     "__main__": {"cli"},
     # What `import vitro` offers, mostly loaded on first use.
     "__init__": {"base", "device", "errors", "model", "plot", "policy", "reproducing", "running", "scaling", "study", "trace"},

@@ -1,7 +1,7 @@
 """`vitro bundle`: a suite to be run on a machine that has no vitro, such as a phone (docs/guide/on-device.md).
 
 A bundle is one archive: the static `vitro-device`, the models, the experiments as resolved, and a script that runs them all and
-leaves results that `vitro validate --host-results` reads.
+leaves results that `vitro validate --host-results` reads. Beside each run, another script samples what the system shows of power.
 """
 import io
 import json
@@ -21,18 +21,34 @@ from .suite import load
 _SCRIPT = """#!/bin/sh
 # Runs every experiment of this bundle: once with a trace, which warms caches and does not count, then {runs} times.
 # RUNNER=qemu-aarch64 ./run.sh runs it under an emulator. Arguments: the experiments to run; none: all.
+# Beside each run that counts, sample.sh looks at battery, clocks and heat; SAMPLES=off: not. SYS, PROC and INTERVAL are its own.
 cd "$(dirname "$0")" || exit 1
 mkdir -p results
 failed=0
 one() {{
   mkdir -p "results/$1/$2"
   echo "$1 $2" >&2
-  if [ "$2" = traced ]; then more="--out results/$1/traced"; else more=""; fi
+  sampler= began= ended= more=
+  if [ "$2" = traced ]; then
+    more="--out results/$1/traced"
+  elif [ "$SAMPLES" != off ]; then
+    sh ./sample.sh "results/$1/$2/samples.jsonl" &
+    sampler=$!
+    sleep 1
+  fi
+  read -r began rest < "${{PROC:-/proc}}/uptime"
   if $RUNNER ./vitro-device run "experiments/$1.json" --cache cache $more > "results/$1/$2/stdout.json"; then
     mv "results/$1/$2/stdout.json" "results/$1/$2/result.json"
   else
     failed=1
     rm -f "results/$1/$2/stdout.json"
+  fi
+  read -r ended rest < "${{PROC:-/proc}}/uptime"
+  if [ -n "$sampler" ]; then
+    sleep 1
+    kill "$sampler"
+    wait "$sampler" 2> /dev/null
+    printf '{{"began_s":%s,"ended_s":%s}}\\n' "${{began:-null}}" "${{ended:-null}}" > "results/$1/$2/when.json"
   fi
 }}
 all="{ids}"
@@ -65,6 +81,7 @@ def bundle(suite, target, *, binary, runs=5):
             _add_text(archive, f"experiments/{name}.json", json.dumps(resolved, indent=1))
         script = _SCRIPT.format(runs=runs, ids=" ".join(names), turns=" ".join(str(i + 1) for i in range(runs)))
         _add_text(archive, "run.sh", script, mode=0o755)
+        _add_text(archive, "sample.sh", (Path(__file__).parent / "sample.sh").read_text(), mode=0o755)
     return {"path": str(target), "bytes": target.stat().st_size, "experiments": names, "models": sorted(models.values())}
 
 

@@ -10,7 +10,7 @@ from ..base import outputs, process, terminal
 from ..base.trees import flatten
 from ..calibrate.measure import Calibration
 from ..errors import ConfigError
-from . import ablation
+from . import ablation, energy
 from .compare import validate
 from .suite import load
 
@@ -20,6 +20,8 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
             out: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Folder for report.html, validate.json and traces.")] = None,
             host_results: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Results from another machine (vitro bundle), "
                                                                  "in place of runs here.")] = None,
+            cells: Annotated[int, typer.Option(min=1, metavar="N", help="With --host-results: cells of the battery in series, of which the "
+                                               "system shows the voltage of one.")] = 1,
             runs: Annotated[int, typer.Option(min=1, help="Real runs of each experiment; the median counts.")] = 5,
             only: Annotated[Optional[str], typer.Option(metavar="TEXT", help="Experiments whose id contains this.")] = None,
             record: Annotated[Optional[Path], typer.Option(metavar="DIR", help="Keep the outcome for later judgements, without "
@@ -54,7 +56,7 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
     with terminal.progress(wanted.name) as report, contextlib.ExitStack() as stack:
         calibration = stack.enter_context(Calibration()) if measure else None
         answer = validate(wanted, device, runs=runs, out=out, host_results=host_results, calibration=calibration, progress=report,
-                          keep_device=device if measure else None)
+                          cells=cells, keep_device=device if measure else None)
     if out:
         from .report import write_report
         out.mkdir(parents=True, exist_ok=True)
@@ -87,6 +89,7 @@ def show(answer):
                    caption=f"decode {percent(s['mape_decode'])} off in the mean, P90 {percent(s['mape_p90'])}, host against host "
                    f"{percent(s['host_against_host'])}, {percent(s['rank_agreement'])} of {s['pairs']} pairs ordered alike, "
                    f"{percent(s['inside_band'])} inside the band")
+    show_energy(answer["rows"], answer["device"])
     for row in answer["rows"]:
         for note in row["notes"]:
             print(f"note: {row['id']}: {note}")
@@ -95,3 +98,12 @@ def show(answer):
     for bound in s["bounds"]:
         if not bound["holds"]:
             print(f"does not hold: {bound['bound']} is {bound['measured']}, expected {bound['limit']}")
+
+
+def show_energy(rows, device):
+    """Measured beside simulated. Notes say why nothing was measured."""
+    cells = [(name, *("–" if value is None else f"{value:+.1%}" if column == "off" else terminal.number(value)
+                      for column, value in zip(energy.COLUMNS, values)), *values[len(energy.COLUMNS):])
+             for name, *values in energy.table(rows)]
+    if cells:
+        terminal.table(f"energy: measured and {device}", ["experiment", *(f">{name}" for name in energy.COLUMNS), "by", "sign"], cells)

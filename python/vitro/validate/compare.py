@@ -17,20 +17,21 @@ from ..running import band as bands
 from ..running import experiments
 from ..running.result import load_result
 from ..trace.trace import diff_decisions
+from . import energy
 
 METRICS = ("decode_tokens_per_s", "prefill_tokens_per_s", "token_latency_ms.p50", "token_latency_ms.p90", "token_latency_ms.p99",
-           "flash_bytes_read.prefill", "flash_bytes_read.decode")
+           "flash_bytes_read.prefill", "flash_bytes_read.decode", *energy.METRICS)
 SHARES = ("io_share", "cache_hit_rate")  # compared by difference: either may be 0
 NOISE_LIMIT = 0.10  # host against host: above it the machine was too noisy to conclude anything
 APART = 0.10        # pairs that differ by more on host have to be ordered alike
 
 
 def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=None, keep_device=None,
-             with_band=True, progress=None):
+             with_band=True, cells=1, progress=None):
     """-> {"schema", "suite", "rows", "summary"}. device: a path or a tree. out: a folder for traces and results.
     host_results: a folder of results from elsewhere (`vitro bundle`), or of an earlier validation, in place of runs on this machine.
     calibration: a Calibration in place of the device; its passes stand between the rounds of real runs, so that both see the machine in
-    the same states; the device file goes to keep_device."""
+    the same states; the device file goes to keep_device. cells: of a battery, as in energy.measured()."""
     out = outputs.folder(out, "out") if out else None
     tree = None if calibration else device if isinstance(device, dict) else native.call("load_device", inputs.existing(device))
     given = read_host_results(host_results) if host_results else None
@@ -40,7 +41,7 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
         raise ConfigError(f"--host-results: {host_results}: has no result of this suite (expected results of {suite.cases[0].id} and "
                           "its like)")
     cases = [case for case in suite.cases if known is None or case.id in known]
-    runners = [_Runner(case, out, None if known is None else given.get(case.id, []), kept.get(case.id)) for case in cases]
+    runners = [_Runner(case, out, None if known is None else given.get(case.id, []), kept.get(case.id), cells) for case in cases]
     rounds = 0 if known is not None else 1 + runs
 
     def whole(turn, work):
@@ -67,11 +68,12 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
 class _Runner:
     """given: results of real runs from elsewhere; kept: the row of an earlier validation, whose real runs count again."""
 
-    def __init__(self, case, out, given=None, kept=None):
+    def __init__(self, case, out, given=None, kept=None, cells=1):
         self.case, self.out = case, out
         self.host = [run for run in given or [] if run.out.name != "traced"] if kept is None else []
         self.given, self.kept = given, kept
         self.sim, self.corners = None, {}
+        self.energies = [energy.measured(run, energy.read(run.out), cells=cells) for run in self.host] if given else []
 
     def run(self, *, counts):
         """For real. The first run has a trace: it warms caches and does not count."""
@@ -106,6 +108,8 @@ class _Runner:
 
     def row(self):
         runs = [flatten(run.metrics) for run in self.host]
+        for run, found in zip(runs, self.energies):
+            run |= {name: value for name, value in found.metrics.items() if value is not None}
         if self.kept is not None:
             runs = [flatten(self.kept["host"])]
         speeds = self.kept["host_runs"] if self.kept is not None else [run.get("decode_tokens_per_s") for run in runs]
@@ -118,7 +122,9 @@ class _Runner:
                   "tokens_equal": self._tokens_equal(),
                   "bytes_equal": all(sim[name] == run.get(name) for run in runs for name in METRICS if "bytes" in name),
                   "decisions": self._decisions(),
-                  "notes": [note for note in self.sim.get("notes", []) if "calibration" in note] + throttled(self.host)}
+                  "notes": [note for note in self.sim.get("notes", []) if "calibration" in note] + throttled(self.host)
+                  + list(dict.fromkeys(note for found in self.energies for note in found.notes)),
+                  "energy_runs": [found.about for found in self.energies]}
         if self.corners:
             answer["band"] = bands.band(self.sim.metrics, self.corners[1], self.corners[-1])
         if self.out:

@@ -7,6 +7,7 @@ from ..base.terminal import number
 from ..base.trees import flatten
 from ..plot import style
 from ..report import page
+from . import energy
 
 SHOWN = {"decode_tokens_per_s": "decode", "prefill_tokens_per_s": "prefill", "token_latency_ms.p90": "P90"}
 
@@ -40,9 +41,18 @@ def write_report(answer, folder):
                                 "On the line the prediction is right. Bars: the prediction's error band, and the range of the real runs."),
                  page.picture("P90 latency", scatter(answer["rows"], "token_latency_ms.p90", "ms"))],
         tables=[{"title": "Worst first", "columns": columns, "rows": cells,
-                 "text": "Decode speed in tokens/s, then the error of the simulation for each metric. Traces open in ui.perfetto.dev."}],
+                 "text": "Decode speed in tokens/s, then the error of the simulation for each metric. Traces open in ui.perfetto.dev."},
+                *_energy(answer["rows"])],
         provenance=f"Device {answer['device']}, calibrated {made.get('date') or 'at an unknown time'} on "
         f"{made.get('cpu') or 'an unknown CPU'}, kernel {made.get('kernel') or 'unknown'}.", notes=notes)
+
+
+def _energy(rows):
+    """-> the table of measured energy, if there is any."""
+    cells = [[name, *(_percent(value) if column == "off" else number(value) for column, value in zip(energy.COLUMNS, values)),
+              *values[len(energy.COLUMNS):]] for name, *values in energy.table(rows)]
+    columns = [{"label": "experiment"}, *({"label": name, "number": True} for name in energy.COLUMNS), {"label": "by"}, {"label": "sign"}]
+    return [{"title": "Energy", "columns": columns, "rows": cells, "text": "Measured at the battery beside simulated."}] if cells else []
 
 
 @style.styled

@@ -47,6 +47,7 @@ def test_every_page_and_notebook_is_there_and_in_the_index_of_the_search(site):
     found = json.loads((site / "search/search_index.json").read_text())["docs"]
     assert any(entry["location"].startswith("notebooks/first_hour.html") for entry in found)
     assert any("Belady" in entry["text"] for entry in found)
+    assert all((site / f"schema/{name}.json").is_file() for name in ("experiment", "device", "plan"))
     assert (site / "notebooks/first_hour.ipynb").is_file() and not list(site.rglob("*.py"))
 
 
