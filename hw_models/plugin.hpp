@@ -41,7 +41,7 @@ constexpr std::uint64_t layout_of() {
 // Everything that a plug-in and vitro hand to each other by value or look into: as its compiler lays it out.
 inline constexpr std::uint64_t kContractLayout =
     layout_of<Node, Reader, Rng, Label, Callback, ParamSpec, Param, ParamTable, Params, PortSpec, DramRequest, DramTotals, IoRequest,
-              StorageLimits, KernelCost, Work, DispatchCosts, Site, Entry<DramModel>, Registry>();
+              StorageLimits, KernelCost, Work, DispatchCosts, Site, Entry<DramModel>, Entry<Initiator>, Registry>();
 
 // `abi` stands first in every version; of a plug-in with another one, nothing else is looked at.
 struct PluginInfo {

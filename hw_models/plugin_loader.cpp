@@ -15,11 +15,6 @@
 namespace vitro::hw {
 namespace {
 
-struct Close {
-  void operator()(void* library) const { ::dlclose(library); }
-};
-using Library = std::unique_ptr<void, Close>;
-
 // The object that holds this code, an extension module say, may have been loaded for its own use alone. A plug-in finds
 // our functions only among the global symbols.
 void show_our_symbols() {
@@ -66,18 +61,33 @@ std::vector<PluginRef> plugins_of(const Node& device, bool environment) {
   return refs;
 }
 
-Plugin load_plugin(Registry& registry, const PluginRef& ref) {
-  const auto fail = [&ref](const std::string& problem) { throw ConfigError(fmt::format("{}: \"{}\" {}", ref.where, ref.named, problem)); };
+void CloseLibrary::operator()(void* library) const { ::dlclose(library); }
+
+void fail(const PluginRef& ref, const std::string& problem) {
+  throw ConfigError(fmt::format("{}: \"{}\" {}", ref.where, ref.named, problem));
+}
+
+const void* symbol(const Library& library, const char* name) { return ::dlsym(library.get(), name); }
+
+Library open_library(const PluginRef& ref) {
   if (!std::filesystem::exists(ref.path)) {
-    fail(fmt::format("is not a file (looked for {}; paths start at the file that names them)", ref.path));
+    fail(ref, fmt::format("is not a file (looked for {}; paths start at the file that names them)", ref.path));
   }
   show_our_symbols();
   Library library(::dlopen(ref.path.c_str(), RTLD_NOW | RTLD_LOCAL));
-  if (!library) fail(fmt::format("does not load: {} (expected a shared object built with this vitro's headers)", ::dlerror()));
-  const auto* info = static_cast<const PluginInfo*>(::dlsym(library.get(), "vitro_plugin"));
-  if (info == nullptr) fail("is a shared object, but not a plug-in (expected one that says VITRO_PLUGIN, see docs/guide/plugins.md)");
+  if (!library) fail(ref, fmt::format("does not load: {} (expected a shared object built with this vitro's headers)", ::dlerror()));
+  return library;
+}
+
+Plugin load_plugin(Registry& registry, const PluginRef& ref) {
+  Library library = open_library(ref);
+  const auto* info = static_cast<const PluginInfo*>(symbol(library, "vitro_plugin"));
+  if (info == nullptr && (symbol(library, "vitro_tlm_target") != nullptr || symbol(library, "vitro_tlm_initiator") != nullptr)) {
+    fail(ref, "holds SystemC modules (expected its path behind `plugin:` in the block that uses it, see docs/guide/plugins.md)");
+  }
+  if (info == nullptr) fail(ref, "is a shared object, but not a plug-in (expected one that says VITRO_PLUGIN, see docs/guide/plugins.md)");
   if (const std::string differs = mismatch(*info); !differs.empty()) {
-    fail(fmt::format("was built for {} (expected a plug-in compiled with this vitro's headers)", differs));
+    fail(ref, fmt::format("was built for {} (expected a plug-in compiled with this vitro's headers)", differs));
   }
   library.release();  // never unloaded, see plugin.hpp
   Plugin plugin{info->name, info->description, ref.path, {}};
@@ -85,7 +95,7 @@ Plugin load_plugin(Registry& registry, const PluginRef& ref) {
   try {
     info->add_models(registry);
   } catch (const std::exception& error) {
-    fail(error.what());
+    fail(ref, error.what());
   }
   for (Registry::Row& row : registry.list()) {
     const bool known = std::any_of(before.begin(), before.end(), [&row](const Registry::Row& other) { return other.name == row.name; });
@@ -94,8 +104,9 @@ Plugin load_plugin(Registry& registry, const PluginRef& ref) {
   return plugin;
 }
 
-Registry models_for(const Node& device, const AddModels& more) {
+Registry models_for(const Node& device, const AddModels& more, const AddModels& beside) {
   Registry registry = builtin_models();
+  if (beside) beside(registry);
   for (const PluginRef& ref : plugins_of(device)) load_plugin(registry, ref);
   if (more) more(registry);
   return registry;

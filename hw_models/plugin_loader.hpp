@@ -1,6 +1,7 @@
 // Loads plug-ins (plugin.hpp) and makes the registry of one simulation.
 #pragma once
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,15 @@ struct PluginRef {
 // each file once. Throws ConfigError when that list is none, or has something else than paths.
 std::vector<PluginRef> plugins_of(const Node& device, bool environment = true);
 
+struct CloseLibrary {
+  void operator()(void* library) const;
+};
+using Library = std::unique_ptr<void, CloseLibrary>;
+// Throws ConfigError: no such file, no shared object, or one that calls what this process does not have.
+Library open_library(const PluginRef& ref);
+const void* symbol(const Library& library, const char* name);  // null when it has none of the name
+[[noreturn]] void fail(const PluginRef& ref, const std::string& problem);
+
 struct Plugin {
   std::string name, description, path;
   std::vector<Registry::Row> models;  // what it added
@@ -26,8 +36,8 @@ struct Plugin {
 // model whose name is taken. Only when all is well is code of the plug-in called.
 Plugin load_plugin(Registry& registry, const PluginRef& ref);
 
-// What is compiled in, what the plug-ins of `device` add, and what `more` adds.
+// What is compiled in, what the plug-ins of `device` add, and what `more` adds. `beside`: adds what is compiled in beside this library.
 using AddModels = std::function<void(Registry&)>;
-Registry models_for(const Node& device, const AddModels& more = nullptr);
+Registry models_for(const Node& device, const AddModels& more = nullptr, const AddModels& beside = nullptr);
 
 }  // namespace vitro::hw

@@ -24,7 +24,7 @@ void Registry::add_to(Entries<M>& entries, Entry<M> entry) {
     require(name, entry.params, "available", Dimension::bytes);
   }
   if constexpr (std::is_same_v<M, StorageModel>) require(name, entry.params, "link_bandwidth", Dimension::bandwidth);
-  if (dram_.contains(name) || storage_.contains(name) || compute_.contains(name)) {
+  if (dram_.contains(name) || storage_.contains(name) || compute_.contains(name) || initiator_.contains(name)) {
     throw ConfigError(fmt::format("a device model named \"{}\" is already registered", name));
   }
   entries.emplace(name, std::move(entry));
@@ -33,11 +33,13 @@ void Registry::add_to(Entries<M>& entries, Entry<M> entry) {
 template void Registry::add_to(Entries<DramModel>&, Entry<DramModel>);
 template void Registry::add_to(Entries<StorageModel>&, Entry<StorageModel>);
 template void Registry::add_to(Entries<ComputeModel>&, Entry<ComputeModel>);
+template void Registry::add_to(Entries<Initiator>&, Entry<Initiator>);
 
 template <class M>
 const Entry<M>& Registry::find(const Entries<M>& entries, Reader& reader, std::string_view family) const {
   const std::string model = reader.text("model", family);
-  const std::string fidelity = reader.choice("fidelity", {"flow", "detailed"}, "flow");
+  std::string fidelity = reader.choice("fidelity", {"flow", "detailed"}, "flow");
+  if (!reader.has("fidelity") && !entries.contains(model + ".flow") && entries.contains(model + ".detailed")) fidelity = "detailed";
   const auto found = entries.find(fmt::format("{}.{}", model, fidelity));
   if (found != entries.end()) return found->second;
   std::vector<std::string_view> known;
@@ -49,6 +51,7 @@ const Entry<M>& Registry::find(const Entries<M>& entries, Reader& reader, std::s
 template const Entry<DramModel>& Registry::find(const Entries<DramModel>&, Reader&, std::string_view) const;
 template const Entry<StorageModel>& Registry::find(const Entries<StorageModel>&, Reader&, std::string_view) const;
 template const Entry<ComputeModel>& Registry::find(const Entries<ComputeModel>&, Reader&, std::string_view) const;
+template const Entry<Initiator>& Registry::find(const Entries<Initiator>&, Reader&, std::string_view) const;
 
 std::vector<Registry::Row> Registry::list() const {
   std::vector<Row> rows;
@@ -57,6 +60,7 @@ std::vector<Registry::Row> Registry::list() const {
   };
   append(compute_);
   append(dram_);
+  append(initiator_);
   append(storage_);
   return rows;
 }

@@ -11,6 +11,7 @@
 #include "hw_models/compute.hpp"
 #include "hw_models/context.hpp"
 #include "hw_models/dram.hpp"
+#include "hw_models/initiator.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/storage.hpp"
 
@@ -33,6 +34,8 @@ struct Entry {
   std::vector<ParamSpec> params;
   std::vector<std::string> tables;  // keys of ParamTables that the model reads, all optional
   Factory<M> make;
+  // Of a model that lies in a file which the block names: reads the keys that say so, and gives the entry that counts instead.
+  std::function<Entry(Reader&)> specialise = nullptr;
 };
 
 class Registry {
@@ -42,12 +45,14 @@ class Registry {
   void add(Entry<DramModel> entry) { add_to(dram_, std::move(entry)); }
   void add(Entry<StorageModel> entry) { add_to(storage_, std::move(entry)); }
   void add(Entry<ComputeModel> entry) { add_to(compute_, std::move(entry)); }
+  void add(Entry<Initiator> entry) { add_to(initiator_, std::move(entry)); }
 
-  // The model that the block read by `reader` asks for with `model:` (or `family`) and `fidelity:` (or flow). The message
-  // for an unknown one lists the known ones.
+  // The model that the block read by `reader` asks for with `model:` (or `family`) and `fidelity:` (or flow, unless there is a detailed one
+  // alone). The message for an unknown one lists the known ones.
   const Entry<DramModel>& dram(Reader& reader, std::string_view family) const { return find(dram_, reader, family); }
   const Entry<StorageModel>& storage(Reader& reader, std::string_view family) const { return find(storage_, reader, family); }
   const Entry<ComputeModel>& compute(Reader& reader, std::string_view family) const { return find(compute_, reader, family); }
+  const Entry<Initiator>& initiator(Reader& reader, std::string_view family) const { return find(initiator_, reader, family); }
 
   struct Row {
     std::string name, description;
@@ -65,6 +70,7 @@ class Registry {
   Entries<DramModel> dram_;
   Entries<StorageModel> storage_;
   Entries<ComputeModel> compute_;
+  Entries<Initiator> initiator_;
 };
 
 // One per folder; they list what the folder implements.

@@ -1,5 +1,7 @@
 #include "sim/executor.hpp"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -12,6 +14,26 @@ constexpr std::size_t kHeld = 64;  // coroutines that may wait for the policy's 
 constexpr hw::Label kResume{0, 0}, kDrain{0, 1}, kResult{0, 2};
 
 sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(t.count())); }
+
+// Goes on until nobody has anything to do, somebody stops the kernel, or done() after a pause: modules of others may pause, too.
+template <class Done>
+void run_kernel(Done done) {
+  // What a module reports as fatal would end the process without a word.
+  const sc_core::sc_actions fatal = sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);
+  std::string problem;
+  try {
+    if (sc_core::sc_get_status() == sc_core::SC_STOPPED) throw RunError("a SystemC module had called sc_stop() before this run began");
+    do {
+      sc_core::sc_start();
+    } while (!done() && sc_core::sc_get_status() == sc_core::SC_PAUSED && sc_core::sc_pending_activity());
+  } catch (const sc_core::sc_report& report) {
+    problem = fmt::format("a SystemC module failed at {}: {}: {}", sc_core::sc_time_stamp().to_string(), report.get_msg_type(),
+                          report.get_msg());
+    if (const char* process = report.get_process_name()) problem += fmt::format(" (in {})", process);
+  }
+  sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, fatal);
+  if (!problem.empty()) throw RunError(problem);
+}
 
 }  // namespace
 
@@ -124,8 +146,11 @@ void SimExecutor::run(Task<void>& task) {
   alone_ = sc_core::sc_get_top_level_objects().size() == 1;
   post_at(now(), task.handle());
   wake_.notify(sc_core::SC_ZERO_TIME);
-  sc_core::sc_start();
+  run_kernel([this] { return error_ != nullptr || task_->done(); });
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
+  if (!task.done() && sc_core::sc_get_status() == sc_core::SC_STOPPED) {
+    throw RunError(fmt::format("a SystemC module called sc_stop() at {}, before the run was done", sc_core::sc_time_stamp().to_string()));
+  }
   if (!task.done())
     throw RunError("the simulation has no more events, but its task is not done: it waits for something that never completes");
   task.result();

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "engine/machine/budgeted_memory.hpp"
+#include "hw_models/tlm/loader.hpp"
 #include "sim/device_context.hpp"
 #include "sim/executor.hpp"
 #include "sim/power_meter.hpp"
@@ -76,7 +77,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     : count_(options.count ? options.count : CountFunction(&vitro::count)),
       executor_(options.shuffle),
       context_(executor_, trace, options.seed),
-      registry_(hw::models_for(options.device, options.add_models)),
+      registry_(hw::models_for(options.device, options.add_models, hw::register_tlm)),
       soc_(options.device, context_, registry_),
       unit_names_(chosen_units(options)),
       policy_core_(options.policy_core),
@@ -260,6 +261,11 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
   }
   report.counts = {{"events", executor_.events()}, {"runs", runs}, {"launches", launches}, {"reads", io.reads}, {"writes", io.writes},
                    {"posts", executor_.posts()}};
+  for (const auto& [name, initiator] : soc_.initiators()) {
+    if (begin >= end) break;
+    const double rate = initiator->bytes_moved(begin, end) / to_seconds(end - begin);
+    report.notes.push_back(fmt::format("{} moved {:.2f} GB/s to and from DRAM", name, rate * 1e-9));
+  }
   report.notes.push_back(fmt::format("{}: {}; {} events", soc_.name(), soc_.models(), executor_.events()));
   return report;
 }

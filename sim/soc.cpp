@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "hw_models/tlm/loader.hpp"
+
 namespace vitro::sim {
 namespace {
 
@@ -48,6 +50,12 @@ std::unique_ptr<hw::Params> read_params(Reader& reader, const hw::Entry<M>& entr
   return params;
 }
 
+// The entry that counts: of a model in a file which the block names, that file's.
+template <class M>
+hw::Entry<M> chosen(const hw::Entry<M>& entry, Reader& reader) {
+  return entry.specialise ? entry.specialise(reader) : entry;
+}
+
 // A device without memory, cores or flash is none. The message says what such a block looks like.
 Reader required(Reader& root, std::string_view key, std::string_view expected) {
   if (!root.has(key)) root.fail(key, fmt::format("is missing (expected a block such as {})", expected));
@@ -81,6 +89,7 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
   build_accelerator(root, "npu", "hexagon", UnitKind::npu);
   build_accelerator(root, "ane", "ane", UnitKind::npu);
   build_accelerator(root, "gpu", "gpu", UnitKind::gpu);
+  build_initiators(root);
   build_storage(root);
   if (std::optional<Reader> reader = root.optional_child("power")) {
     power_.emplace(*reader);
@@ -93,7 +102,7 @@ Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry)
 
 void Soc::build_dram(Reader& root) {
   Reader reader = required(root, "dram", "dram: {bandwidth: 51 GB/s, capacity: 12 GB, available: 9 GB}");
-  const hw::Entry<hw::DramModel>& entry = registry_.dram(reader, "lpddr");
+  const hw::Entry<hw::DramModel> entry = chosen(registry_.dram(reader, "lpddr"), reader);
   models_.push_back(fmt::format("dram {}", entry.name));
   params_.push_back(read_params(reader, entry));
   dram_ = entry.make({context_, "dram", nullptr, hw::kMemoryController}, *params_.back());
@@ -160,6 +169,20 @@ void Soc::build_accelerator(Reader& root, std::string_view name, std::string_vie
     const hw::Site site{context_, unit, dram_.get(), hw::kMemoryController};
     processors_.push_back({unit, std::string(name), kind, entry.make(site, params), &params});
   }
+}
+
+void Soc::build_initiators(Reader& root) {
+  std::optional<Reader> blocks = root.optional_child("initiators");
+  if (!blocks) return;
+  for (const auto& [name, node] : blocks->node().entries()) {
+    if (!blocks->has(name)) continue;  // `camera:` with nothing behind it removes an included one
+    Reader reader = blocks->child(name);
+    const hw::Entry<hw::Initiator> entry = chosen(registry_.initiator(reader, "tlm_initiator"), reader);
+    models_.push_back(fmt::format("{} {}", name, entry.name));
+    params_.push_back(read_params(reader, entry));
+    initiators_.emplace_back(name, entry.make({context_, name, dram_.get(), hw::kMemoryController}, *params_.back()));
+  }
+  blocks->finish();
 }
 
 void Soc::build_storage(Reader& root) {
@@ -234,13 +257,13 @@ void Soc::visit_parameters(const std::function<void(const hw::Params&)>& visit) 
 
 DeviceSummary summarise_device(const Node& device) {
   NoContext context;
-  const hw::Registry registry = hw::models_for(device);
+  const hw::Registry registry = hw::models_for(device, nullptr, hw::register_tlm);
   return Soc(device, context, registry).summary();
 }
 
 void visit_parameters(const Node& device, const hw::AddModels& add_models, const std::function<void(const hw::Params&)>& visit) {
   NoContext context;
-  const hw::Registry registry = hw::models_for(device, add_models);
+  const hw::Registry registry = hw::models_for(device, add_models, hw::register_tlm);
   Soc(device, context, registry).visit_parameters(visit);
 }
 

@@ -16,6 +16,7 @@
 #include "hw_models/compute.hpp"
 #include "hw_models/context.hpp"
 #include "hw_models/dram.hpp"
+#include "hw_models/initiator.hpp"
 #include "hw_models/plugin_loader.hpp"
 #include "hw_models/power/power.hpp"
 #include "hw_models/registry.hpp"
@@ -59,6 +60,8 @@ class Soc {
   std::vector<Processor>& processors() { return processors_; }
   hw::DramModel& dram() { return *dram_; }
   hw::StorageModel& storage() { return *storage_; }
+  // Agents that load the DRAM unasked, by name.
+  const std::vector<std::pair<std::string, std::unique_ptr<hw::Initiator>>>& initiators() const { return initiators_; }
   // What the host may write over the flash device's life; none: not rated.
   std::optional<double> rated_writes() const;
   hw::FlowPower* power() { return power_ ? &*power_ : nullptr; }
@@ -84,6 +87,7 @@ class Soc {
   void build_dram(Reader& root);
   void build_cpu(Reader& root);
   void build_accelerator(Reader& root, std::string_view name, std::string_view family, UnitKind kind);
+  void build_initiators(Reader& root);
   void build_storage(Reader& root);
 
   std::string name_, description_;
@@ -92,6 +96,7 @@ class Soc {
   const hw::Registry& registry_;
   std::unique_ptr<hw::DramModel> dram_;
   std::unique_ptr<hw::StorageModel> storage_;
+  std::vector<std::pair<std::string, std::unique_ptr<hw::Initiator>>> initiators_;
   std::vector<Processor> processors_;
   std::optional<hw::FlowPower> power_;
   std::array<double, kPolicyWorks> policy_cycles_{};

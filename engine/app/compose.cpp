@@ -136,6 +136,7 @@ void gather_plugins(Node& experiment) {
   std::vector<Node> paths;
   const Node* own = experiment.find("plugins");
   Node device = experiment.find("device") != nullptr ? *experiment.find("device") : Node();
+  if (device.is_map()) experiment.set("device", device = with_absolute_paths(device, "plugin"));  // of single blocks
   for (const Node* list : {device.find("plugins"), own}) {
     if (list == nullptr || list->is_null()) continue;
     if (!list->is_list()) fail_at(list->origin(), "plugins", "is not a list (expected paths of shared objects)");

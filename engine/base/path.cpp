@@ -44,4 +44,13 @@ std::string path_named_by(const Node& value) {
   return fs::absolute(document.parent_path() / text).lexically_normal().string();  // of an absolute text, that alone
 }
 
+Node with_absolute_paths(const Node& tree, std::string_view key) {
+  Node out = tree;
+  for (const auto& [name, value] : tree.entries()) {
+    if (value.is_map()) out.set(name, with_absolute_paths(value, key));
+    if (value.is_scalar() && name == key) out.set(name, Node::scalar(path_named_by(value), value.origin(), true));
+  }
+  return out;
+}
+
 }  // namespace vitro

@@ -19,4 +19,7 @@ std::string shipped_path(const std::string& text, const Origin& origin, std::str
 // that is no file (an override, a dict) at the working directory.
 std::string path_named_by(const Node& value);
 
+// A copy of nested maps in which each text behind `key` is the absolute path that it names.
+Node with_absolute_paths(const Node& tree, std::string_view key);
+
 }  // namespace vitro

@@ -9,16 +9,10 @@ namespace {
 
 enum Kind : std::uint16_t { kPace = 1, kEnd };
 
-constexpr Bytes kLine = DramOrganisation::kLine;
 constexpr double kNoWait = std::numeric_limits<double>::infinity();
-// A port that memory made wait may catch up by this many lines.
-constexpr double kBurst = 256;
+constexpr Bytes kBurst = 8 * KiB;
 constexpr Picoseconds kAccountEvery{1'000'000};
 
-double interval_at(BytesPerSecond rate) { return static_cast<double>(kLine) / rate.value * 1e12; }
-std::uint64_t lines_of(const DramRequest& what, std::uint64_t chunk_start) {
-  return (chunk_start % kLine + what.chunk + kLine - 1) / kLine;
-}
 double picoseconds(Picoseconds t) { return static_cast<double>(t.count()); }
 
 constexpr ParamSpec kParams[] = {
@@ -56,6 +50,8 @@ std::unique_ptr<DetailedDram> DetailedDram::make(const Site& site, const Params&
 DetailedDram::DetailedDram(const Site& site, std::unique_ptr<LineMemory> memory, const Limits& limits)
     : context_(site.context),
       memory_(std::move(memory)),
+      line_(memory_->line()),
+      burst_(std::max(1.0, static_cast<double>(kBurst / line_))),
       limits_(limits),
       label_{context_.device(site.name), kPace},
       track_(context_.track("memory", "dram")),
@@ -63,6 +59,12 @@ DetailedDram::DetailedDram(const Site& site, std::unique_ptr<LineMemory> memory,
       ports_(1) {
   if (limits.total.value > 0) ports_[0].interval = interval_at(limits.total);
   memory_->connect(*this);
+}
+
+double DetailedDram::interval_at(BytesPerSecond rate) const { return static_cast<double>(line_) / rate.value * 1e12; }
+
+std::uint64_t DetailedDram::lines_of(const DramRequest& what, std::uint64_t chunk_start) const {
+  return (chunk_start % line_ + what.chunk + line_ - 1) / line_;
 }
 
 PortId DetailedDram::add_port(const PortSpec& spec) {
@@ -116,7 +118,7 @@ void DetailedDram::submit(const DramRequest& what, Callback done) {
   const std::uint64_t read = request.written > 0 ? request.lines - request.written : 0;
   request.writes = reads;
   if (read >= chunk_lines) next_chunk(request.what, request.writes, read / chunk_lines);
-  request.writes.address = request.writes.chunk_start + read % chunk_lines * kLine;
+  request.writes.address = request.writes.chunk_start + read % chunk_lines * line_;
   request.writes.chunk_left = chunk_lines - read % chunk_lines;
   request.bytes_per_line = static_cast<double>(what.length) / static_cast<double>(request.lines);
   request.interval = picoseconds(what.pace) / static_cast<double>(request.lines);
@@ -146,7 +148,7 @@ void DetailedDram::next_chunk(const DramRequest& what, Cursor& cursor, std::uint
     cursor.chunk_start = (cursor.chunk_start + chunks * what.stride) % memory_->capacity();
     return;
   }
-  const Bytes alignment = std::max(what.chunk & (~what.chunk + 1), kLine);  // the power of two that the size is a multiple of
+  const Bytes alignment = std::max(what.chunk & (~what.chunk + 1), line_);  // the power of two that the size is a multiple of
   cursor.chunk_start = rng_.below(memory_->capacity() / alignment) * alignment;
 }
 
@@ -182,7 +184,7 @@ bool DetailedDram::send_from(std::size_t index) {
 
 void DetailedDram::take_turn(Port& port) {
   port.served += 1 / port.weight;
-  port.free_at = std::max(port.free_at, picoseconds(context_.now()) - kBurst * port.interval) + port.interval;
+  port.free_at = std::max(port.free_at, picoseconds(context_.now()) - burst_ * port.interval) + port.interval;
 }
 
 bool DetailedDram::send_child(Port& port) {
@@ -219,8 +221,8 @@ bool DetailedDram::send_own(Port& port) {
       return false;
     }
     ++port.under_way;
-    request.free_at = std::max(request.free_at, now - kBurst * request.interval) + request.interval;
-    cursor.address += kLine;
+    request.free_at = std::max(request.free_at, now - burst_ * request.interval) + request.interval;
+    cursor.address += line_;
     if (--cursor.chunk_left == 0) {
       cursor.chunk_left = lines_of(request.what, cursor.chunk_start);
       next_chunk(request.what, cursor);

@@ -12,7 +12,7 @@
 
 namespace vitro::hw {
 
-// A port sends one line per 32 bytes / cap and has `window` lines under way at most; requests of one port go in turn, unless
+// A port sends one line per its bytes / cap and has `window` lines under way at most; requests of one port go in turn, unless
 // the pace of an earlier one leaves room. Siblings share what the memory takes by weight (start-time fair queueing).
 class DetailedDram final : public DramModel, private LineSink {
  public:
@@ -74,9 +74,13 @@ class DetailedDram final : public DramModel, private LineSink {
   void end(std::uint32_t tag);
   void account(bool flush);
   void wait_until(double when) { wait_ = std::min(wait_, when); }
+  double interval_at(BytesPerSecond rate) const;
+  std::uint64_t lines_of(const DramRequest& what, std::uint64_t chunk_start) const;
 
   Context& context_;
   std::unique_ptr<LineMemory> memory_;
+  Bytes line_;
+  double burst_;  // a port that memory made wait may catch up by this many lines
   Limits limits_;
   Label label_;
   Track track_;

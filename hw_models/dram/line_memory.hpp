@@ -1,5 +1,5 @@
-// LineMemory: the boundary between traffic and memory, one line of 32 bytes at a time. Behind it stand our own channels
-// (channels.hpp) or anybody else's DRAM at a TLM-2.0 socket (tlm_adapter.hpp).
+// LineMemory: the boundary between traffic and memory, one line at a time. Behind it stand our own channels (channels.hpp) or
+// anybody else's DRAM at a TLM-2.0 socket (hw_models/tlm/target_memory.hpp).
 #pragma once
 #include <cstdint>
 
@@ -23,7 +23,8 @@ class LineMemory {
   virtual void connect(LineSink& sink) = 0;  // Requires: before the first line; the sink outlives the memory's last event
   // False when the queue that the line belongs to is full; room() is called when that may have changed.
   virtual bool try_push(std::uint64_t address, bool write, std::uint32_t tag) = 0;
-  virtual Bytes capacity() const = 0;
+  virtual Bytes capacity() const = 0;  // whole lines
+  virtual Bytes line() const { return 32; }
 };
 
 }  // namespace vitro::hw

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "hw_models/tlm/loader.hpp"
 #include "sim/soc.hpp"
 
 namespace vitro {
@@ -82,6 +83,14 @@ Json list_plugins(const std::string& folder) {
     if (!seen.insert(ref.path).second) continue;
     Json row{{"name", std::filesystem::path(ref.path).stem().string()}, {"path", ref.path}};
     try {
+      if (hw::has_tlm_modules(ref)) {
+        const hw::TlmModules modules = hw::tlm_modules(ref);
+        row["name"] = modules.name;
+        row["description"] = fmt::format("{}; for `model: {}` of a block with `plugin:`, with {}", modules.description,
+                                         fmt::join(modules.models, "`, `"), fmt::join(modules.keys, ", "));
+        rows.push_back(std::move(row));
+        continue;
+      }
       hw::Registry registry = hw::builtin_models();  // a new one each: two plug-ins may offer the same name to two devices
       const hw::Plugin plugin = hw::load_plugin(registry, ref);
       std::vector<std::string> models;

@@ -8,6 +8,7 @@
 #include "describe.hpp"
 #include "engine/app/old_engine_keys.hpp"
 #include "engine/base/check.hpp"
+#include "engine/base/path.hpp"
 #include "engine/kernels/common/kernel_set.hpp"
 #include "engine/kernels/common/register_tile.hpp"
 #include "engine/ops/variants.hpp"
@@ -30,7 +31,7 @@ Node device_tree(const std::string& device) { return device.starts_with("{") ? p
 
 // A device file as a tree of its own: the paths of its plug-ins are absolute.
 std::string load_device(const std::string& path) {
-  Node device = load_yaml(path);
+  Node device = with_absolute_paths(load_yaml(path), "plugin");
   std::vector<Node> plugins;
   for (const hw::PluginRef& ref : hw::plugins_of(device, false)) plugins.push_back(Node::scalar(ref.path, {}, true));
   if (!plugins.empty()) device.set("plugins", Node::list(std::move(plugins)));

@@ -1,5 +1,9 @@
 #include "sim/executor.hpp"
 
+#include <gmock/gmock.h>
+
+#include <stdexcept>
+
 #include "engine/base/status.hpp"
 #include "engine/machine/clock.hpp"
 #include "engine/machine/task_scope.hpp"
@@ -164,6 +168,45 @@ TEST(SimExecutor, other_systemc_modules_may_schedule_from_their_processes) {
   executor.run(task);
   EXPECT_EQ(ticker.seen, (std::vector{1 * kNs, 4 * kNs, 7 * kNs}));
   EXPECT_GT(sc_core::sc_delta_count(), 6u);  // with a neighbour the kernel's time goes along
+}
+
+// What a module of somebody else does at 5 ns.
+struct Intruder final : sc_core::sc_module {
+  std::function<void()> act;
+  Intruder(const sc_core::sc_module_name& name, std::function<void()> what) : sc_module(name), act(std::move(what)) {
+    SC_HAS_PROCESS(Intruder);
+    SC_THREAD(run);
+  }
+  void run() {
+    wait(5, sc_core::SC_NS);
+    act();
+    for (;;) wait(1, sc_core::SC_NS);
+  }
+};
+
+std::string failure_with(std::function<void()> act) {
+  FreshContext context;
+  SimExecutor executor;
+  Intruder intruder("intruder", std::move(act));
+  Task<void> task = count_sleeps(&executor, 20'000);
+  try {
+    executor.run(task);
+  } catch (const RunError& error) {
+    return error.what();
+  }
+  return executor.now() == Picoseconds(20'000) ? "(done)" : "(not done)";
+}
+
+TEST(SimExecutor, a_module_that_stops_the_kernel_ends_the_run_with_a_message) {
+  EXPECT_EQ(failure_with([] { sc_core::sc_stop(); }), "a SystemC module called sc_stop() at 5 ns, before the run was done");
+}
+
+TEST(SimExecutor, a_module_that_pauses_the_kernel_changes_nothing) { EXPECT_EQ(failure_with([] { sc_core::sc_pause(); }), "(done)"); }
+
+TEST(SimExecutor, what_a_module_reports_or_throws_is_a_message) {
+  EXPECT_EQ(failure_with([] { SC_REPORT_ERROR("acme", "no row"); }), "a SystemC module failed at 5 ns: acme: no row (in intruder.run)");
+  EXPECT_EQ(failure_with([] { SC_REPORT_FATAL("acme", "no clock"); }), "a SystemC module failed at 5 ns: acme: no clock (in intruder.run)");
+  EXPECT_THAT(failure_with([] { throw std::runtime_error("no bank"); }), ::testing::HasSubstr("no bank"));
 }
 
 }  // namespace

@@ -61,5 +61,15 @@ TEST_F(Shipped, a_document_may_name_them) {
   EXPECT_EQ(path_named_by(value), root_ / "configs/devices/phone.yaml");
 }
 
+TEST(Path, those_behind_a_key_become_absolute_at_any_depth) {
+  const Origin file{std::make_shared<const std::string>("/parts/phone.yaml"), 4};
+  const Node block = Node::map({{"plugin", Node::scalar("build/a.so", file)}, {"rate", Node::scalar("4 GB/s", file)}}, file);
+  const Node tree = Node::map({{"dram", block}, {"initiators", Node::map({{"display", block}}, file)}}, file);
+  const Node absolute = with_absolute_paths(tree, "plugin");
+  EXPECT_EQ(absolute.find_path("dram.plugin")->text(), "/parts/build/a.so");
+  EXPECT_EQ(absolute.find_path("initiators.display.plugin")->text(), "/parts/build/a.so");
+  EXPECT_EQ(absolute.find_path("initiators.display.rate")->text(), "4 GB/s");
+}
+
 }  // namespace
 }  // namespace vitro
