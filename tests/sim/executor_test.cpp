@@ -175,12 +175,11 @@ struct Intruder final : sc_core::sc_module {
   std::function<void()> act;
   Intruder(const sc_core::sc_module_name& name, std::function<void()> what) : sc_module(name), act(std::move(what)) {
     SC_HAS_PROCESS(Intruder);
-    SC_THREAD(run);
+    SC_METHOD(run);
   }
   void run() {
-    wait(5, sc_core::SC_NS);
-    act();
-    for (;;) wait(1, sc_core::SC_NS);
+    next_trigger(1, sc_core::SC_NS);
+    if (sc_core::sc_time_stamp() == sc_core::sc_time(5, sc_core::SC_NS)) act();
   }
 };
 
