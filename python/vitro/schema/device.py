@@ -20,11 +20,13 @@ _BASE: dict[str, Any] = {
             "map_cache_reach": "1 MiB", "map_cache_miss": "4 us", "link_bandwidth": "2 GB/s", "write_bandwidth": "1 GB/s"}}
 _BLOCKS = {"dram": "Memory.", "cpu": "Cores, in clusters with the fastest first.", "npu": "A neural processor with static graphs.",
            "ane": "A neural engine with graphs of static shape.", "gpu": "A GPU, which runs chains.", "ufs": "Flash.",
+           "initiators": "SystemC modules that load the memory, by name; each with `plugin`, and with keys of its own.",
            "power": "Power and energy. Without it, energy is null.", "power.thermal": "Heat that lowers clocks.",
            "name": "The device's name.", "description": "One line for `vitro list devices`.",
            "plugins": "Shared objects with device models. Paths start at this file.", "cpu.clusters": "One block for each class of cores.",
            "calibration": "What `vitro calibrate` says of its own making.", "cpu.clusters.class": "Names the cluster, such as big.",
            "cpu.clusters.cores": "How many cores the cluster has.", "cpu.wake_costs": "Measured costs of waking a thread."}
+_MODULE = {"tlm", "tlm_initiator"}  # SystemC modules of others: `plugin:` names the file, which brings keys of its own
 # A file that a device includes: the block whose keys it has.
 PARTS = {"cluster": "cpu.clusters", "cpu": "cpu", "npu": "npu", "ufs": "ufs"}
 
@@ -91,15 +93,21 @@ def block(name: str) -> dict[str, Any]:
         made["properties"]["model"] = {"anyOf": [{"enum": families}, {"type": "string"}], "title": ".".join((name, "model")),
                                        "description": f"The model of this block ({', '.join(own)}), or one of a plug-in."}
         made.pop("additionalProperties")
-        made |= {"if": {"properties": {"model": {"enum": families}}}, "then": {"propertyNames": {"enum": sorted(made["properties"])}}}
+        closed = [family for family in families if family not in _MODULE]
+        made |= {"if": {"properties": {"model": {"enum": closed}}}, "then": {"propertyNames": {"enum": sorted(made["properties"])}}}
     return made
+
+
+def _initiators():
+    agent = map_schema({"plugin": {"type": "string"}}) | {"additionalProperties": True, "required": ["plugin"]}
+    return {"type": "object", "additionalProperties": {"anyOf": [agent, {"type": "null"}]}, "title": "initiators", "description": _BLOCKS["initiators"]}
 
 
 def device() -> dict[str, Any]:
     """The whole schema. A block with nothing behind it takes an included one away."""
     properties: dict[str, Any] = {}
     for name in forms():
-        made = block(name)
+        made = block(name) if name != "initiators" else _initiators()
         about = {key: made.pop(key) for key in ("title", "description") if key in made}
         properties[name] = {"anyOf": [made, {"type": "null"}]} | about if made.get("type") == "object" else made | about
     properties["name"] |= {"type": "string"}

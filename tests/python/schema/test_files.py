@@ -51,11 +51,13 @@ def kind_of(path):
         return None
     if path.name in KINDS or path.stem.startswith("hexagon") and path.parent.name == "kernels":
         return KINDS.get(path.name, "npu")
+    if path.is_relative_to(ROOT / "examples"):
+        return "device"
     return FOLDERS[path.relative_to(ROOT / "configs").parts[0]] if path.is_relative_to(ROOT / "configs") else "experiment"
 
 
 def test_every_file_of_the_tree_is_right(checkers):
-    paths = [path for folder in ("configs", "experiments") for path in sorted((ROOT / folder).rglob("*.yaml"))]
+    paths = [path for folder in ("configs", "experiments", "examples") for path in sorted((ROOT / folder).rglob("*.yaml"))]
     wrong, count = [], 0
     for path in paths:
         if kind := kind_of(path):
