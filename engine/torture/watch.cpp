@@ -10,7 +10,7 @@
 namespace vitro {
 
 Watch::Watch(const Experiment& experiment, ShadowRules::Between between)
-    : experiment_(experiment), rules_(experiment.engine.weights.kind != "experts", std::move(between)) {}
+    : experiment_(experiment), rules_(experiment.engine.weights.bundles.has_value(), std::move(between)) {}
 
 std::unique_ptr<MachineHost> Watch::before(std::unique_ptr<MachineHost> host) {
   return std::make_unique<ShadowMachine>(std::move(host), shadow_, decisions_);
@@ -58,7 +58,18 @@ void Watch::hold_sums_against(const Decoder& decoder) {
   const std::string& kind = experiment_.engine.weights.kind;
   const ShadowDecisions::Loads& all = decisions_.loads();
   const std::uint64_t misses = decoder.cache_stats().misses - cached_.misses;
-  if (kind == "paged" && experiment_.memory.ffn_in_dram) {
+  if (NeuronStore* neurons = decoder.residency->neurons()) {  // whatever the kind, where FFNs are computed by neuron
+    const std::uint64_t loads = all.neurons - loads_.neurons;
+    const BundleLayout& layout = neurons->layout();
+    const bool halves = layout.first_part > 0;  // what was there in part misses, too
+    expect(halves ? misses >= loads : misses == loads, fmt::format("{} blocks missed, and {} were loaded", misses, loads));
+    const Bytes least = loads * (halves ? layout.first_part : layout.block), read = shadow_.brought(Role::ffn_bundle);
+    expect(read >= least, fmt::format("{} blocks were loaded, and {} bytes were read (expected {} or more)", loads, read, least));
+  } else if (const ExpertCacheStats* experts = decoder.residency->expert_stats()) {
+    const std::uint64_t loads = all.experts - loads_.experts;
+    expect(experts->kept != kept_ ? misses <= loads : misses == loads,
+           fmt::format("{} matrices of experts missed, and {} were loaded", misses, loads));
+  } else if (kind == "paged" && experiment_.memory.ffn_in_dram) {
     const std::uint64_t pages = all.pages - loads_.pages;
     const Bytes read = brought_of_ffns();
     expect(read == pages * kPageSize, fmt::format("{} pages were to be loaded, and {} bytes were read", pages, read));
@@ -79,17 +90,6 @@ void Watch::hold_sums_against(const Decoder& decoder) {
     expect(misses == loads, fmt::format("{} matrices missed, and {} were read", misses, loads));
     const Bytes read = brought_of_ffns();
     expect(!whole || bytes == read, fmt::format("matrices of {} bytes were to be read, and {} were", bytes, read));
-  } else if (kind == "experts") {
-    const std::uint64_t loads = all.experts - loads_.experts;
-    const bool kept = decoder.residency->expert_stats()->kept != kept_;
-    expect(kept ? misses <= loads : misses == loads, fmt::format("{} matrices of experts missed, and {} were loaded", misses, loads));
-  } else if (NeuronStore* neurons = decoder.residency->neurons()) {
-    const std::uint64_t loads = all.neurons - loads_.neurons;
-    const BundleLayout& layout = neurons->layout();
-    const bool halves = layout.first_part > 0;  // what was there in part misses, too
-    expect(halves ? misses >= loads : misses == loads, fmt::format("{} blocks missed, and {} were loaded", misses, loads));
-    const Bytes least = loads * (halves ? layout.first_part : layout.block), read = shadow_.brought(Role::ffn_bundle);
-    expect(read >= least, fmt::format("{} blocks were loaded, and {} bytes were read (expected {} or more)", loads, read, least));
   }
   if (const KvFlashStats* kv = decoder.transformer->kv_flash()) {
     expect(kv->read - kv_read_ == shadow_.brought_kv(),

@@ -70,6 +70,7 @@ class Shadow {
   ShadowBytes* filled(const View& view);
   void look(const KernelCall& call, Ticket ticket);
   void look_at_weights(const KernelCall& call, Ticket ticket);
+  void look_at_embedding(const KernelCall& call, Ticket ticket);
   void look_at_rows(const KernelCall& call, Ticket ticket, std::uint32_t row, Bytes begin, Bytes end);
   void look_at_attention(const KernelCall& call, Ticket ticket);
   void look_at_bytes(const KernelCall& call, Ticket ticket, const View& view, Bytes begin, Bytes end, bool has_to_be_read);

@@ -35,6 +35,8 @@ void Shadow::look(const KernelCall& call, Ticket ticket) {
     }
     if (i == 0 && call.is<ops::Matmul, ops::Accumulate>()) {
       look_at_weights(call, ticket);
+    } else if (i == 0 && call.is<ops::Embed>()) {
+      look_at_embedding(call, ticket);
     } else if (call.is<ops::Attention>()) {
       look_at_attention(call, ticket);
     } else if (call.is<ops::KvStage>()) {
@@ -57,6 +59,17 @@ void Shadow::look_at_weights(const KernelCall& call, Ticket ticket) {
     const Bytes end = std::min(round_up(run.end(), kTileRows), Bytes{view.shape[0]});
     look_at_rows(call, ticket, first, view.offset + first * row, view.offset + end * row);
   });
+}
+
+// The rows of its tokens.
+void Shadow::look_at_embedding(const KernelCall& call, Ticket ticket) {
+  const View &view = call.in[0], &tokens = call.in[1];
+  if (tokens.data() == nullptr) return;
+  const Bytes row = row_bytes(view.format, columns(view), view.layout);
+  for (std::uint32_t i = 0; i < tokens.shape[0]; ++i) {
+    const Bytes begin = view.offset + number_in(tokens, i) * row;
+    look_at_bytes(call, ticket, view, begin, begin + row, true);
+  }
 }
 
 void Shadow::look_at_rows(const KernelCall& call, Ticket ticket, std::uint32_t row, Bytes begin, Bytes end) {

@@ -56,8 +56,8 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
     rows = tally.rows()
     names = ("fault", "cases", "operations", "recovered", "failed", "beside", "wrong")
     if as_json:
-        terminal.print_json({"schema": "vitro.torture/1", "machine": machine, "cases": tally.cases, "refusals": tally.refusals, "shadow": tally.shadow,
-                             "faults": [dict(zip(names, row)) for row in rows],
+        terminal.print_json({"schema": "vitro.torture/1", "machine": machine, "cases": tally.cases, "refusals": tally.refusals,
+                             "shadow": tally.shadow, "faults": [dict(zip(names, row)) for row in rows],
                              "wrong": files})
     else:
         terminal.table("torture", ["fault", ">cases", ">operations", ">recovered", ">failed", ">beside", ">WRONG"],
