@@ -48,6 +48,12 @@ if(VITRO_SANITIZE)
   target_compile_options(vitro_options INTERFACE -fsanitize=${VITRO_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(vitro_options INTERFACE -fsanitize=${VITRO_SANITIZE})
 endif()
+if(VITRO_COVERAGE)
+  # Counters that can lie in a mapped file: what a child process ran counts, too, however it ended.
+  set(counted -fprofile-instr-generate -fcoverage-mapping)
+  target_compile_options(vitro_options INTERFACE ${counted} "SHELL:-mllvm -runtime-counter-relocation")
+  target_link_options(vitro_options INTERFACE ${counted})
+endif()
 
 # Several sources of a target are compiled as one, at most VITRO_TOGETHER at a time (16 of a test, 8 of others): the headers and templates
 # that they share are compiled once.

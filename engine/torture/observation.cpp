@@ -19,6 +19,8 @@ Json to_json(const Observation& seen) {
             {"again_error", seen.again_error}, {"losses", seen.losses},        {"operations", seen.tally.operations},
             {"fired", seen.tally.fired},       {"started", seen.tally.started}, {"ended", seen.tally.ended}};
   if (seen.again) json["again"] = *seen.again;
+  json["shadow"] = seen.shadow;
+  json["seen"] = {seen.seen.reads, seen.seen.operands, seen.seen.decisions};
   return json;
 }
 
@@ -33,6 +35,9 @@ Observation observation_of(const Json& json) {
   seen.tally.fired = json.at("fired").get<std::array<std::uint64_t, kFaultKinds>>();
   seen.tally.started = json.at("started").get<std::uint64_t>();
   seen.tally.ended = json.at("ended").get<std::uint64_t>();
+  seen.shadow = json.at("shadow").get<std::vector<std::string>>();
+  const auto counts = json.at("seen").get<std::array<std::uint64_t, 3>>();
+  seen.seen = {counts[0], counts[1], counts[2]};
   if (json.contains("again")) seen.again = json["again"].get<Tokens>();
   return seen;
 }

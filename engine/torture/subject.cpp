@@ -8,6 +8,7 @@
 #include "engine/app/run_setup.hpp"
 #include "engine/faults/faulty_machine.hpp"
 #include "engine/testing/virtual_machine.hpp"
+#include "engine/torture/watch.hpp"
 
 namespace vitro {
 namespace {
@@ -17,20 +18,24 @@ constexpr std::uint64_t kMostEvents = 20'000'000;
 
 // What a run needs, in the order in which it has to live.
 struct Bench {
-  Bench(const Experiment& e, const Subject& subject) : experiment(e), model(load_model(e.model, e.engine, subject.cache_dir)) {
+  Bench(const Experiment& e, const Subject& subject)
+      : experiment(e), model(load_model(e.model, e.engine, subject.cache_dir)), watch(e, subject.plant_in_cache) {
     function = make_function(e);
     auto faulty = std::make_unique<FaultyMachine>(subject.machines(machine_request(e, model), *function, trace), subject.faults);
     control = faulty.get();
-    host = std::move(faulty);
+    host = watch.before(std::move(faulty));  // defects that are put in place are the engine's: what they do is seen, not what they saw
     if (subject.plant) host = subject.plant(std::move(host));
     Machine& machine = host->machine();
     weights = model.open(machine.storage);
     adapters.all = model.open_adapters(machine.storage);
     if (model.packed) adapters.neurons = &model.packed->order;
     if (model.int8_copy) copy = model.open_int8_copy(machine.storage);
+    watch.know(weights);
+    if (copy) watch.know(*copy);
     request = generation_request(e, model, e.workload.requests.front(), nullptr);
   }
   Decoder make() {
+    watch.decoder_begins();
     const PolicyLimits limits = limits_of({request}, experiment.engine);
     return make_decoder(host->machine(), experiment.engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr,
                         adapters);
@@ -39,6 +44,7 @@ struct Bench {
   const Experiment& experiment;
   LoadedModel model;
   std::unique_ptr<Function> function;
+  Watch watch;
   NullTrace trace;
   std::unique_ptr<MachineHost> host;
   FaultyMachine* control = nullptr;
@@ -85,6 +91,7 @@ Task<void> serve_twice(Bench* bench, Decoder* decoder, bool* loaded, Observation
   Machine* const machine = &bench->host->machine();
   try {
     co_await load_decoder(decoder, loaded);
+    bench->watch.request_begins(*decoder);
     co_await request_once(machine, decoder, &bench->request, &seen->tokens);
   } catch (...) {
     take_error(seen->end, seen->error);
@@ -94,16 +101,19 @@ Task<void> serve_twice(Bench* bench, Decoder* decoder, bool* loaded, Observation
   seen->tally = bench->control->tally();
   bench->control->heal();
   if (!*loaded) co_return;
+  bench->watch.request_ends(*decoder, seen->end == Observation::End::tokens);
   seen->again.emplace();
   Observation::End end{};
   try {
     if (FfnStage* const stage = decoder->ffn.stage(); stage != nullptr) co_await stage->between_requests();
+    bench->watch.request_begins(*decoder);
     co_await request_once(machine, decoder, &bench->request, &*seen->again);
   } catch (...) {
     take_error(end, seen->again_error);
   }
   co_await decoder->transformer->settle();
   release_all(decoder->transformer->kv(), seen->losses);
+  bench->watch.request_ends(*decoder, seen->again_error.empty());
 }
 
 Task<void> serve_anew(Bench* bench, Decoder* decoder, Observation* seen) {
@@ -112,11 +122,13 @@ Task<void> serve_anew(Bench* bench, Decoder* decoder, Observation* seen) {
   seen->again.emplace();
   try {
     co_await load_decoder(decoder, &loaded);
+    bench->watch.request_begins(*decoder);
     co_await request_once(&bench->host->machine(), decoder, &bench->request, &*seen->again);
   } catch (...) {
     take_error(end, seen->again_error);
   }
   co_await decoder->transformer->settle();
+  if (loaded) bench->watch.request_ends(*decoder, seen->again_error.empty());
 }
 
 void check_memory(const Memory& memory, std::vector<std::string>& losses) {
@@ -173,6 +185,8 @@ Observation observe(const Subject& subject) {
     const Experiment experiment = read_experiment(subject.experiment);
     Bench bench(experiment, subject);
     observe(bench, subject.once, seen);
+    seen.shadow = bench.watch.findings();
+    seen.seen = bench.watch.counts();
   } catch (const ConfigError& error) {
     seen.end = Observation::End::refused;
     seen.error = error.what();

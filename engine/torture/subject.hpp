@@ -8,6 +8,8 @@
 #include "engine/app/experiment.hpp"
 #include "engine/app/machines.hpp"
 #include "engine/faults/fault_state.hpp"
+#include "engine/torture/shadow/shadow.hpp"
+#include "engine/torture/shadow/shadow_rules.hpp"
 
 namespace vitro {
 
@@ -32,6 +34,8 @@ struct Observation {
   std::string again_error;
   FaultTally tally;
   std::vector<std::string> losses;  // what was not returned: bytes, blocks, operations
+  std::vector<std::string> shadow;  // where caches and residency differ from the shadow model
+  ShadowCounts seen;                // by the shadow model
   friend bool operator==(const Observation&, const Observation&) = default;
 };
 std::string_view to_string(Observation::End end);
@@ -46,6 +50,7 @@ struct Subject {
   bool once = false;  // the machine runs once
   // Tests put defects of the engine in place by it: a machine between the policy and the one that goes wrong.
   std::function<std::unique_ptr<MachineHost>(std::unique_ptr<MachineHost>)> plant;
+  ShadowRules::Between plant_in_cache;  // likewise, between a cache and its rule of eviction
 };
 
 // Never throws for what the run does. Our own checks abort the process: see isolated().

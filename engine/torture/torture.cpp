@@ -93,6 +93,7 @@ Subject subject_of(const TortureCase& test, const TortureOptions& options) {
   subject.machines = test.machine == "virtual" ? virtual_machines(test.timing) : options.machines;
   subject.once = test.machine == "sim";
   subject.plant = options.plant;
+  subject.plant_in_cache = options.plant_in_cache;
   return subject;
 }
 
@@ -101,6 +102,7 @@ std::string violation(const Observation& expected, const Observation& seen) {
   if (seen.end == End::died || seen.end == End::hung || seen.end == End::unclear) {
     return fmt::format("{}: {}", to_string(seen.end), seen.error);
   }
+  if (!seen.shadow.empty()) return fmt::format("shadow model: {}", fmt::join(seen.shadow, "; "));
   if (!seen.losses.empty()) return fmt::format("lost: {}", fmt::join(seen.losses, "; "));
   if (seen.end == End::tokens && seen.tokens != expected.tokens) {
     return fmt::format("wrong tokens: {} (expected {})", shown(seen.tokens), shown(expected.tokens));
@@ -163,6 +165,7 @@ Verdict run_case(const TortureCase& given, const TortureOptions& options) {
   Subject subject = subject_of(given, options);
   if (given.faults) subject.faults.checksums = given.faults->checksums;
   const Observation expected = isolated(subject, options.limit_s);
+  verdict.seen = expected.seen;
   if (expected.end == Observation::End::refused) {
     verdict.outcome = Kind::refused;
     verdict.why = expected.error;
@@ -182,6 +185,7 @@ Verdict run_case(const TortureCase& given, const TortureOptions& options) {
   faults = *verdict.test.faults;
   const Observation seen = isolated(subject, options.limit_s);
   verdict.tally = seen.tally;
+  verdict.seen.reads += seen.seen.reads, verdict.seen.operands += seen.seen.operands, verdict.seen.decisions += seen.seen.decisions;
   verdict.why = violation(expected, seen);
   const bool struck = std::ranges::any_of(seen.tally.fired, [](std::uint64_t n) { return n > 0; });
   if (!verdict.why.empty()) {

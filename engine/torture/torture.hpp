@@ -26,6 +26,7 @@ struct TortureOptions {
   MachineFactory machines;     // of sim and host
   double limit_s = 60;         // of one run
   std::function<std::unique_ptr<MachineHost>(std::unique_ptr<MachineHost>)> plant;  // Subject::plant
+  ShadowRules::Between plant_in_cache;  // Subject::plant_in_cache
 };
 
 // The case on its machine, without faults. Writes its model if the folder lacks it.
@@ -46,12 +47,13 @@ struct Verdict {
   std::string why;     // of wrong: what does not hold; of failed and refused: the message
   TortureCase test;    // with its faults: a replay
   FaultTally tally;
+  ShadowCounts seen;   // of both runs
 };
 std::string_view to_string(Verdict::Kind outcome);
 
 // Invariants: the tokens are those of the undisturbed run, or there is an error that names its cause; faults that lose nothing change
-// nothing; no process dies and none hangs; every operation is joined; memory and blocks are returned; the same request afterwards, all
-// well again, has the tokens of the undisturbed run.
+// nothing; no process dies and none hangs; every operation is joined; memory and blocks are returned; caches and residency agree with the
+// shadow model (engine/torture/shadow); the same request afterwards, all well again, has the tokens of the undisturbed run.
 Verdict run_case(const TortureCase& test, const TortureOptions& options);
 
 // The fewest faults, and each on as few operations, with which the outcome is still wrong. Requires: it is.

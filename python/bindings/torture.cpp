@@ -39,7 +39,8 @@ std::string run_one(const std::string& test, const std::string& name, const std:
     if (verdict.tally.fired[kind] > 0) fired[std::string(to_string(static_cast<FaultKind>(kind)))] = verdict.tally.fired[kind];
   }
   const Json ran = Json::parse(to_json(verdict.test));
-  const Json said{{"outcome", to_string(verdict.outcome)}, {"why", verdict.why}, {"fired", fired}, {"case", ran}};
+  const Json said{{"outcome", to_string(verdict.outcome)}, {"why", verdict.why}, {"fired", fired}, {"case", ran},
+                  {"shadow", {{"reads", verdict.seen.reads}, {"operands", verdict.seen.operands}, {"decisions", verdict.seen.decisions}}}};
   return said.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

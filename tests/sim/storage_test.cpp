@@ -107,6 +107,16 @@ Task<void> write_and_read_back(Machine* machine, FileId file, Lease from, Lease 
   results->push_back(co_await machine->storage.read(std::move(read)));
 }
 
+TEST(SimStorage, a_scratch_file_in_a_folder_that_is_not_there_is_refused) {
+  SimOptions options = round_options({});
+  options.scratch_folder = "/no such folder";
+  Simulation simulation(std::move(options));
+  const Result<FileId> file = simulation.machine().storage.create_scratch(MiB);
+  ASSERT_FALSE(file.ok());
+  EXPECT_EQ(file.status().code, Code::no_space);
+  EXPECT_TRUE(file.status().message.starts_with("/no such folder: no scratch file of 1.00 MiB: ")) << file.status().message;
+}
+
 TEST(SimStorage, a_scratch_file_gives_back_what_was_written) {
   Simulation simulation(round_options({"ufs.latency_write=20 us"}));
   Machine& machine = simulation.machine();

@@ -27,6 +27,7 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
     """Drawn configurations over random models, on a machine that goes wrong as drawn schedules say (docs/design/faults.md).
 
     Each case has to end with the tokens of its undisturbed run, or with an error that names its cause, and to leave an engine that goes on.
+    A shadow model beside the caches has to agree with them: what calls compute with was read, wholly and without an error.
     The table has a row per kind of fault: cases that it struck, operations that it struck in them, and how these cases ended: recovered;
     failed, with an error that names its cause; beside: failed for another fault, as this kind loses nothing; WRONG. Exit code 1 when a
     case went wrong; it is then a file that `--replay` takes.
@@ -56,12 +57,13 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
     names = ("fault", "cases", "operations", "recovered", "failed", "beside", "wrong")
     if as_json:
         terminal.print_json({"schema": "vitro.torture/1", "machine": machine, "cases": tally.cases, "refusals": tally.refusals,
-                             "faults": [dict(zip(names, row)) for row in rows],
+                             "shadow": tally.shadow, "faults": [dict(zip(names, row)) for row in rows],
                              "wrong": files})
     else:
         terminal.table("torture", ["fault", ">cases", ">operations", ">recovered", ">failed", ">beside", ">WRONG"],
                        [(row[0], *(str(n) for n in row[1:])) for row in rows], caption=READING)
         print(", ".join(f"{count} {outcome}" for outcome, count in sorted(tally.cases.items())))
+        print("held against the shadow model: " + ", ".join(f"{count:,} {what}" for what, count in tally.shadow.items()))
         for verdict, file in zip(tally.wrong, files):
             print(f"seed {verdict['case']['seed']}: {verdict['why']}\n  again: vitro torture --replay {file}")
     if tally.wrong:

@@ -19,10 +19,12 @@ class Tally:
     operations: Counter = field(default_factory=Counter)  # that a fault struck, by fault
     refusals: Counter = field(default_factory=Counter)
     wrong: list = field(default_factory=list)  # verdicts
+    shadow: Counter = field(default_factory=Counter)  # what the shadow model held against what it knows
 
     def take(self, verdict):
         outcome = verdict["outcome"]
         self.cases[outcome] += 1
+        self.shadow.update(verdict.get("shadow", {}))
         for kind, times in verdict["fired"].items():
             beside = outcome == "failed" and kind in native.call("harmless_faults")
             self.faults[kind, "beside" if beside else outcome] += 1
@@ -42,7 +44,7 @@ class Tally:
 
 
 def run(case, folder, limit_s=60.0):
-    """-> {"outcome", "why", "fired", "case"}; the case has its faults, so that it is a replay."""
+    """-> {"outcome", "why", "fired", "shadow", "case"}; the case has its faults, so that it is a replay."""
     return native.call("torture", json.dumps(case), f"seed {case['seed']}", str(folder), limit_s)
 
 

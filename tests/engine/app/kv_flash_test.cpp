@@ -190,6 +190,16 @@ TEST_F(KvFlashTest, errors_of_flash_end_the_run_with_their_cause_and_no_token) {
   }
 }
 
+TEST_F(KvFlashTest, a_file_that_can_not_be_made_is_an_error_that_says_so) {
+  const auto without_folder = [](MachineRequest request, Function& function, TraceSink& trace) {
+    request.scratch_folder = "/no such folder";
+    return make_host(request, function, trace);
+  };
+  const std::string error = error_of({{"kv_dram_tokens", 4}}, without_folder);
+  EXPECT_NE(error.find("engine.kv.dram_tokens: the file of "), std::string::npos) << error;
+  EXPECT_NE(error.find("/no such folder"), std::string::npos) << error;
+}
+
 TEST_F(KvFlashTest, a_budget_without_room_for_landing_is_an_error_that_says_so) {
   const Json all = run(experiment(kDense, {{"kv_dram_tokens", 0}}), faulty_machines(1));
   const Bytes peak = all["metrics"]["peak_memory_bytes"];

@@ -1,6 +1,8 @@
 // Defects of an engine, put in place: machines between the policy and the one that goes wrong, which do what a part with that defect would.
 // Each is right as long as nothing goes wrong.
 #pragma once
+#include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -10,11 +12,14 @@
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/unit_decorator.hpp"
 #include "engine/faults/fault_state.hpp"
+#include "engine/parts/weights/eviction_wrapper.hpp"
 #include "engine/torture/torture.hpp"
 
 namespace vitro::test {
 
-enum class Plant { read_used_before_it_landed, lost_lease, stale_graph, slot_used_twice, swallowed_error, lost_completion };
+enum class Plant {
+  read_used_before_it_landed, lost_lease, stale_graph, slot_used_twice, swallowed_error, lost_completion, hit_after_failed_read
+};
 
 constexpr Picoseconds kPatience = std::chrono::microseconds(200);  // longer than any read that nothing delays
 
@@ -40,11 +45,19 @@ class PlantedFlash final : public StorageDecorator {
     if (!std::exchange(*told, true)) done.complete({{}, length});
   }
   Detached really(ReadRequest request, ResultSlot done, std::shared_ptr<bool> told) {
+    // What did not come counts as there: whoever needs it again does not read it.
+    if (const auto there = std::ranges::find(counted_, request.from); there != counted_.end()) {
+      counted_.erase(there);
+      co_await FaultDelay{inner_.executor(), Picoseconds(1)};
+      done.complete({{}, request.from.length});
+      co_return;
+    }
     const Picoseconds begin = inner_.executor().now();
     ReadRequest submitted = request;
     IoResult result = co_await inner_.read(std::move(submitted));
     const bool late = inner_.executor().now() - begin > kPatience;
     if (plant_ == Plant::lost_completion && late) co_return;
+    if (plant_ == Plant::hit_after_failed_read && !result.status.ok()) counted_.push_back(request.from);
     if (plant_ == Plant::lost_lease && !result.status.ok()) lost_.push_back(request.into);
     if (plant_ == Plant::swallowed_error && !result.status.ok()) result = {{}, request.from.length};
     if (plant_ == Plant::slot_used_twice) {
@@ -63,6 +76,34 @@ class PlantedFlash final : public StorageDecorator {
   Plant plant_;
   std::vector<Lease> lost_;
   std::optional<ReadRequest> taken_;
+  std::vector<Extent> counted_;
+};
+
+// A cache that gives a block up for the newcomer after next: one more is there than it has room for.
+class OneTooMany final : public EvictionWrapper {
+ public:
+  using EvictionWrapper::EvictionWrapper;
+  void insert(std::uint32_t block) override {
+    if (late_ == block) go();
+    EvictionWrapper::insert(block);
+  }
+  void erase(std::uint32_t block) override {
+    go();
+    late_ = block;
+  }
+  std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
+    return EvictionWrapper::victim([&](std::uint32_t block) { return block == late_ || held(block); });
+  }
+  std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
+    return EvictionWrapper::victim_at_any_price([&](std::uint32_t block) { return block == late_ || held(block); });
+  }
+
+ private:
+  void go() {
+    if (const std::optional<std::uint32_t> block = std::exchange(late_, std::nullopt)) EvictionWrapper::erase(*block);
+  }
+
+  std::optional<std::uint32_t> late_;
 };
 
 class PlantedUnit final : public UnitDecorator {

@@ -38,10 +38,8 @@ TEST(Torture, finds_nothing_in_this_engine) {
 }
 
 // Cases until one is wrong.
-std::optional<Verdict> first_wrong(Plant plant, const ScratchFolder& folder) {
-  TortureOptions options = test::options_in(folder);
+std::optional<Verdict> first_wrong(TortureOptions options, const ScratchFolder& folder) {
   options.limit_s = 20;
-  options.plant = [plant](std::unique_ptr<MachineHost> inner) { return std::make_unique<test::PlantedMachine>(std::move(inner), plant); };
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     Verdict verdict = run_case(drawn(seed), options);
     if (verdict.outcome != Kind::wrong) continue;
@@ -66,19 +64,69 @@ class TortureFinds : public testing::TestWithParam<Defect> {};
 
 TEST_P(TortureFinds, a_defect_that_is_put_in_place) {
   const ScratchFolder folder;
-  const std::optional<Verdict> found = first_wrong(GetParam().plant, folder);
+  TortureOptions options = test::options_in(folder);
+  options.plant = [](std::unique_ptr<MachineHost> inner) {
+    return std::make_unique<test::PlantedMachine>(std::move(inner), GetParam().plant);
+  };
+  const std::optional<Verdict> found = first_wrong(options, folder);
   ASSERT_TRUE(found);
   EXPECT_THAT(found->why, HasSubstr(GetParam().says));
 }
 
 INSTANTIATE_TEST_SUITE_P(Defects, TortureFinds,
-                         testing::Values(Defect{"a_read_used_before_it_landed", Plant::read_used_before_it_landed, "tokens"},
+                         testing::Values(Defect{"a_read_used_before_it_landed", Plant::read_used_before_it_landed,
+                                                "a read of them has not landed"},
                                          Defect{"a_lease_lost_on_an_error", Plant::lost_lease, "were not returned"},
                                          Defect{"a_graph_launched_for_one_that_did_not_load", Plant::stale_graph, ""},
                                          Defect{"a_slot_used_twice", Plant::slot_used_twice, "tokens"},
                                          Defect{"an_error_swallowed", Plant::swallowed_error, ""},
+                                         Defect{"a_hit_counted_for_a_block_whose_read_failed", Plant::hit_after_failed_read,
+                                                "shadow model: "},
                                          Defect{"a_completion_that_never_comes", Plant::lost_completion, "never completed"}),
                          [](const auto& info) { return info.param.name; });
+
+TEST(Torture, finds_a_cache_that_holds_one_block_too_many) {
+  const ScratchFolder folder;
+  TortureOptions options = test::options_in(folder);
+  options.plant_in_cache = [](std::unique_ptr<Eviction> rule) { return std::make_unique<test::OneTooMany>(std::move(rule)); };
+  const std::optional<Verdict> found = first_wrong(options, folder);
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->why, HasSubstr("blocks are resident, and there is room for"));
+}
+
+// In each sort of cache: what failed to come counts as there when it is needed again.
+TEST(Torture, finds_a_block_that_is_a_hit_although_its_read_failed) {
+  const ScratchFolder folder;
+  const auto planted = [](std::unique_ptr<MachineHost> inner) {
+    return std::make_unique<test::PlantedMachine>(std::move(inner), Plant::hit_after_failed_read);
+  };
+  for (const test::Named& configuration : test::configurations()) {
+    const std::string name = configuration.name;
+    static const std::set<std::string> kCaches{"paged", "streamed", "bundles", "cached experts", "keys and values in flash"};
+    if (!kCaches.contains(name)) continue;
+    Subject subject = subject_of(test::case_of(configuration), test::options_in(folder));
+    const std::uint64_t reads = observe(subject).tally.operations[static_cast<std::size_t>(FaultTarget::read)];
+    subject.plant = planted;
+    std::string found;
+    for (std::uint64_t before = 1; before <= std::min<std::uint64_t>(reads, 16) && found.empty(); ++before) {  // long after loading
+      subject.faults.faults = {{FaultKind::read_error, reads - before, 1, Picoseconds(0), 0, ""}};
+      for (const std::string& what : observe(subject).shadow) found += what;
+    }
+    // By what the bytes hold then: those of the block before them, of no block, or what a read left that failed; or by sums of bytes.
+    EXPECT_FALSE(found.empty()) << name;
+  }
+}
+
+TEST(Torture, shows_the_shadow_model_what_every_configuration_does) {
+  const ScratchFolder folder;
+  for (const test::Named& configuration : test::configurations()) {
+    const Observation seen = observe(subject_of(test::case_of(configuration), test::options_in(folder)));
+    EXPECT_EQ(seen.shadow, std::vector<std::string>{}) << configuration.name;
+    EXPECT_GT(seen.seen.reads, 0u) << configuration.name;
+    EXPECT_GT(seen.seen.operands, 1000u) << configuration.name;
+    EXPECT_GT(seen.seen.decisions, 0u) << configuration.name;
+  }
+}
 
 TEST(Torture, one_seed_has_one_outcome) {
   const ScratchFolder folder;
@@ -119,9 +167,13 @@ TEST(Observation, goes_through_json_unchanged) {
   seen.losses = {"4 KiB of kv were not returned"};
   seen.tally.operations = {1, 2, 3, 4, 5};
   seen.tally.started = seen.tally.ended = 9;
+  seen.shadow = {"block 3 came, and was resident"};
+  seen.seen = {1, 2, 3};
   const Observation read = observation_of(to_json(seen));
   EXPECT_EQ(to_json(read), to_json(seen));
   EXPECT_EQ(read.again, seen.again);
+  EXPECT_EQ(read.shadow, seen.shadow);
+  EXPECT_EQ(read.seen, seen.seen);
 }
 
 }  // namespace

@@ -95,6 +95,13 @@ TEST(ExpertPool, an_old_use_counts_for_less) {
   EXPECT_EQ(pool.admit(2, kNone, kNone)->evicted, 0u) << "two uses of three half-lives ago are worth a quarter of one";
 }
 
+TEST(ExpertPool, a_rule_that_gives_up_what_there_is_room_for_is_refused) {
+  ExpertPool pool = pool_of("window", 4, 2);
+  pool.admit(0, kNone, kNone);
+  for (int token = 0; token < 2; ++token) pool.next_token();
+  EXPECT_THROW(pool.next_token(), RunError) << "the window of two tokens is over";
+}
+
 // Whatever the rule and the accesses: no slot holds two blocks, and no block is in two slots.
 TEST(ExpertPool, slots_and_blocks_agree_for_any_accesses) {
   for (std::uint64_t seed = 1; seed <= 40; ++seed) {
