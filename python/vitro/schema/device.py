@@ -100,7 +100,8 @@ def block(name: str) -> dict[str, Any]:
 
 def _initiators():
     agent = map_schema({"plugin": {"type": "string"}}) | {"additionalProperties": True, "required": ["plugin"]}
-    return {"type": "object", "additionalProperties": {"anyOf": [agent, {"type": "null"}]}, "title": "initiators", "description": _BLOCKS["initiators"]}
+    return {"type": "object", "additionalProperties": {"anyOf": [agent, {"type": "null"}]}, "title": "initiators",
+            "description": _BLOCKS["initiators"]}
 
 
 def device() -> dict[str, Any]:
