@@ -92,8 +92,8 @@ void Watch::hold_sums_against(const Decoder& decoder) {
     expect(!whole || bytes == read, fmt::format("matrices of {} bytes were to be read, and {} were", bytes, read));
   }
   if (const KvFlashStats* kv = decoder.transformer->kv_flash()) {
-    expect(kv->read - kv_read_ == shadow_.brought_kv(),
-           fmt::format("{} bytes of keys and values count as read, and {} were", kv->read - kv_read_, shadow_.brought_kv()));
+    expect(kv->read - kv_read_ == shadow_.asked_kv(),
+           fmt::format("{} bytes of keys and values count as read, and {} were asked for", kv->read - kv_read_, shadow_.asked_kv()));
     expect(kv->written - kv_written_ == shadow_.written_kv(),
            fmt::format("{} bytes of keys and values count as written, and {} were", kv->written - kv_written_, shadow_.written_kv()));
   }

@@ -61,8 +61,9 @@ void Shadow::read_ends(Ticket ticket, const IoResult& result) {
   const ReadRequest request = reads_.at(ticket);
   reads_.erase(ticket);
   bool whole = result.status.ok();
-  if (const auto file = scratch_.find(request.from.file); whole && file != scratch_.end()) {
-    kv_read_ += request.from.length;
+  const auto file = scratch_.find(request.from.file);
+  if (file != scratch_.end()) kv_read_ += request.from.length;  // failed or not, as the engine counts
+  if (whole && file != scratch_.end()) {
     for (const ShadowBytes::Run& run : file->second.runs(request.from.offset, request.from.offset + request.from.length)) {
       if (run.holds.kind != Holds::Kind::from_file) whole = false;
     }

@@ -48,9 +48,9 @@ class Shadow {
   void request_begins();
   void request_ends(bool well);
 
-  // Bytes that reads brought since the request began: of weights with this role, and of files for keys and values.
+  // Bytes since the request began: that reads brought of weights with this role, and that were asked for of keys and values.
   Bytes brought(Role role) const;
-  Bytes brought_kv() const { return kv_read_; }
+  Bytes asked_kv() const { return kv_read_; }
   Bytes written_kv() const { return kv_written_; }
 
   void found(std::string what);

@@ -85,7 +85,7 @@ void Shadow::look_at_rows(const KernelCall& call, Ticket ticket, std::uint32_t r
 
 void Shadow::look_at_bytes(const KernelCall& call, Ticket ticket, const View& view, Bytes begin, Bytes end, bool has_to_be_read) {
   ++counts_.operands;
-  computing_.push_back({ticket, view.memory.id(), begin, end, named(call)});
+  computing_.push_back({ticket, view.memory.id(), begin, end, std::string(to_string(call.op))});
   for (const ShadowBytes::Run& run : filled(view)->runs(begin, end)) {
     const char* what = nullptr;
     if (run.holds.kind == Holds::Kind::coming) what = "a read of them has not landed";

@@ -156,7 +156,7 @@ TEST(Shadow, refuses_keys_and_values_that_were_not_written) {
   written({});
   bench.shadow.read_ends(bench.shadow.read_begins(back), {{}, 512});
   EXPECT_THAT(bench.findings(), ElementsAre());
-  EXPECT_EQ(bench.shadow.brought_kv(), 512u);
+  EXPECT_EQ(bench.shadow.asked_kv(), 512u);
   EXPECT_EQ(bench.shadow.written_kv(), 512u);
   written({Code::no_space, "full"});
   bench.shadow.read_ends(bench.shadow.read_begins(back), {{}, 512});
