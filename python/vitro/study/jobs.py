@@ -1,5 +1,6 @@
 """Points on their way to results: resolved before anything runs, taken from the store or executed, judged as they come."""
 import dataclasses
+import functools
 import json
 import os
 import time
@@ -16,7 +17,7 @@ from ..execute.executor import execute
 from ..execute.task import Limits, Task
 from ..running import experiments
 from ..running.result import Result
-from . import old_points
+from . import list_keys, old_points
 from .identity import Identity, identity_of, outputs_of
 from .parts import utc
 from .store import Store
@@ -34,8 +35,8 @@ def run_points(experiment: Experiment, points: Listed, *, out: Path | None, over
 
     since (UTC): of a later part of what began then: without `resume`, rows that have finished since stay, and others may be at work."""
     places.check(on, workers)
-    jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models, policies,
-                twice)
+    given = functools.cache(lambda: experiments.compose(experiment, overrides=overrides, machine=machine).given)
+    jobs = [Job(experiment, index, label, point, overrides + _as_overrides(point, origins, given), machine, models, policies, twice)
             for index, (label, point, origins) in enumerate(points)]
     seen: dict[str, int] = {}
     revision = fingerprints.revision() if out is not None else (None, False)
@@ -69,6 +70,15 @@ def run_points(experiment: Experiment, points: Listed, *, out: Path | None, over
     if jobs and all(job.refused for job in jobs) and not may_be_refused:
         raise ConfigError(jobs[0].error or "")
     return jobs
+
+
+def _as_overrides(point, origins, given):
+    try:
+        written = list_keys.written_out(point, given)
+    except ConfigError as error:
+        raise ConfigError(f"{next(iter(origins.values()))}: {error}") from None
+    places = {key: next(place for name, place in origins.items() if f"{name}.".startswith(f"{key}.")) for key in written}
+    return inputs.overrides_with_origin(written, places)
 
 
 def _run(jobs, store, on, workers, limits, progress):
