@@ -111,7 +111,8 @@ def disturbed(folder: Path, on: str, env: dict[str, str], calm: dict[str, object
         if process.returncode == 0:
             check_end(folder, calm)
             return count
-        assert process.returncode in (-signal.SIGKILL, 1), f"{folder}: code {process.returncode}\n{(folder / 'said.txt').read_text()[-2000:]}"
+        said = (folder / "said.txt").read_text()[-2000:]
+        assert process.returncode in (-signal.SIGKILL, 1), f"{folder}: code {process.returncode}\n{said}"
 
 
 @contextlib.contextmanager

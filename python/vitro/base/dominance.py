@@ -27,8 +27,8 @@ def behind(row: Sequence[float], best: Sequence[Sequence[float]], ways: Sequence
 
 
 def distance(row: Sequence[float], best: Sequence[Sequence[float]], ways: Sequence[str]) -> float | None:
-    """The smallest factor by which every column of the row would have to improve at once, so that no row of a front is better in all of them:
-    1 on the front, above 1 behind it, below 1 ahead of it. It is 1 / I(best, {row}), where I is the multiplicative epsilon indicator
+    """The smallest factor by which every column of the row would have to improve at once, so that no row of a front is better in all of
+    them: 1 on the front, above 1 behind it, below 1 ahead of it. It is 1 / I(best, {row}), where I is the multiplicative epsilon indicator
     (Zitzler et al. 2003): the factor by which the front could get worse and still be as good as the row. None without a front, or where a
     value is not above 0."""
     each = [[_factor(value, other, way) for value, other, way in zip(row, rival, ways)] for rival in best]

@@ -62,7 +62,8 @@ def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: M
             if not others:
                 ax.axhline(height * factor, color=color, linewidth=1.4, label=row["label"])
             elif (at := row.get(other)) is not None:
-                ax.plot(at * scale, height * factor, "D", color=color, markersize=size, markeredgecolor=paper()["paper"], label=row["label"])
+                ax.plot(at * scale, height * factor, "D", color=color, markersize=size, markeredgecolor=paper()["paper"],
+                        label=row["label"])
         ax.set_xlabel(along)
     axes[0].set(ylabel=named, ylim=(0, None))
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=6)

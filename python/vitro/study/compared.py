@@ -1,4 +1,4 @@
-"""Points that a search is compared with: they run like any point, are no part of the search, and are told by how far they are from its front.
+"""Points that a search is compared with: they run like any point, are no part of it, and are told by how far they are from its front.
 
     sweep:
       design: search
@@ -15,16 +15,17 @@ from ..base.origins import Origins
 from ..base.terminal import number
 from ..base.whole_files import in_place
 from ..errors import ConfigError
-from .jobs import Job, Listed
-from .sweep import table_of
+from .jobs import Listed
 from .table import as_records
 
 if TYPE_CHECKING:
     import pathlib
 
-EXPLAINED = ("by it alone: the factor by which this one would have to improve, the others as they are, to reach the best point of the front "
-             "that is not worse in those (–: there is none); distance: the smallest factor by which all of them would have to improve to "
-             "be on the front (1: on it, below 1: ahead of it)")
+    import pandas
+
+EXPLAINED = ("by it alone: the factor by which this one would have to improve, the others as they are, to reach the best point of the "
+             "front that is not worse in those (–: there is none); distance: the smallest factor by which all of them would have to "
+             "improve to be on the front (1: on it, below 1: ahead of it)")
 
 
 def read(tree: Any) -> dict[str, dict[str, Any]]:
@@ -46,13 +47,12 @@ def listed(compare: Mapping[str, Mapping[str, Any]], origins: Origins) -> Listed
     return [(name, dict(point), {key: origins.at("sweep", "compare", name, key) for key in point}) for name, point in compare.items()]
 
 
-def records(jobs: Sequence[Job], values: Sequence[Sequence[float] | None], feasible: Sequence[bool], best: Sequence[Sequence[float]],
-            objectives: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Rows as in a table of a sweep, in plain JSON values: `label` is the name, and beside `feasible` there are `distance` and
-    `behind.METRIC` (dominance.py). values: of the objectives, None for a point that failed or lacks one; best: of the points on the front."""
-    rows = as_records(table_of(jobs, stored=True)) if jobs else []
+def records(table: "pandas.DataFrame", values: Sequence[Sequence[float] | None], feasible: Sequence[bool],
+            best: Sequence[Sequence[float]], objectives: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows of a sweep's table in plain JSON values: `label` is the name, and beside `feasible` there are `distance` and
+    `behind.METRIC` (dominance.py). values: of the objectives, None for a point that failed or lacks one; best: those of the front."""
     ways, found = list(objectives.values()), []
-    for row, value, holds in zip(rows, values, feasible):
+    for row, value, holds in zip(as_records(table), values, feasible):
         factors = dominance.behind(value, best, ways) if value is not None else [None] * len(ways)
         told = {"label": row["label"], "status": row["status"], "feasible": holds,
                 "distance": dominance.distance(value, best, ways) if value is not None else None,

@@ -11,6 +11,7 @@ from typing import Any
 from ..base import fingerprints, inputs, outputs
 from ..base.inputs import Experiment, Path, Progress
 from ..base.origins import with_origins
+from ..base.remaining import spread
 from ..errors import ConfigError, RunError
 from ..execute import places
 from ..execute.executor import execute
@@ -101,6 +102,7 @@ def _run(jobs, store, on, workers, limits, progress):
         progress(done, len(jobs))
     if not waiting:
         return
+    waiting = [waiting[index] for index in spread(len(waiting))]  # for the time that remains, and for who looks at the first rows
     with places.opened(on, workers=workers) as place:
         while waiting:
             theirs: list[Job] = []

@@ -229,7 +229,8 @@ def _finish(jobs, beside, plan, base, out):
     frame["front"] = front([values if holds else None for values, holds in judged], list(plan.objectives.values()))
     best = [values for (values, _), on_it in zip(judged, frame["front"]) if on_it]
     shown = _judged(beside, plan)
-    rows = compared.records(beside, [values for values, _ in shown], [holds for _, holds in shown], best, plan.objectives)
+    rows = compared.records(table_of(beside, stored=True), [values for values, _ in shown], [holds for _, holds in shown], best,
+                            plan.objectives)
     frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space), "compared": rows}  # results.parquet keeps them
     folder = outputs.folder(out, "out")
     write_table(frame, folder)

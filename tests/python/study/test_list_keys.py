@@ -28,7 +28,8 @@ def test_what_steps_into_no_list_stays():
     assert written_out({"a.b": 1}, lambda: 1 / 0) == {"a.b": 1}, "the experiment is not asked"
 
 
-@pytest.mark.parametrize("key, said", [("engine.placement.splits.2.hot", "has 2 entries"), ("engine.units.0.a", "engine.units.0 is no map")])
+@pytest.mark.parametrize("key, said", [
+    ("engine.placement.splits.2.hot", "has 2 entries"), ("engine.units.0.a", "engine.units.0 is no map")])
 def test_what_is_not_there_is_named(key, said):
     with pytest.raises(vitro.ConfigError, match=said):
         out({key: 1})
