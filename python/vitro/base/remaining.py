@@ -1,6 +1,9 @@
-"""How long a row of equal pieces of work will take yet."""
+"""How long a row of pieces of work will take yet."""
+import math
 import time
 from collections.abc import Callable
+
+_GOLDEN = (math.sqrt(5) - 1) / 2  # its multiples, without their whole part, fill the interval to 1 evenly, however many there are
 
 
 class Remaining:
@@ -29,3 +32,11 @@ class Remaining:
         if left < 300:
             return f"about {left:.0f} s left"
         return f"about {left / 60:.0f} min left" if left < 6000 else f"about {left / 3600:.1f} h left"
+
+
+def spread(count: int) -> list[int]:
+    """An order of 0 to count - 1 of which any first part is spread over the whole: of a grid whose pieces get larger along a key, a tenth
+    has small and large ones, so that its mean pace is that of all."""
+    parts = [step * _GOLDEN % 1 for step in range(count)]
+    rank = {step: place for place, step in enumerate(sorted(range(count), key=parts.__getitem__))}
+    return [rank[step] for step in range(count)]

@@ -13,6 +13,10 @@ from .task import Limits, Outcome, Task
 _PIECE = 32 << 20   # bytes of a file sent at a time
 _PATIENCE = 60      # seconds for the first worker of an existing cluster, and for another one when all of them ended
 _LOOK = 5           # seconds between two looks at the workers while a call runs on one
+# Of a cluster that is made here: nobody looks at its dashboard, and what is measured for that is measured on the cores that runs need. Runs
+# have the memory allocator's own limits, as with the local executor.
+_LEAN = {"distributed.worker.profile.enabled": False, "distributed.admin.system-monitor.interval": "5s",
+         "distributed.admin.tick.interval": "1s", "distributed.nanny.pre-spawn-environ": {}}
 
 
 class NotSent(Exception):
@@ -146,8 +150,9 @@ def _answers(client):
 
 def local_cluster(workers: int | None, patience: float | None = None) -> Cluster:
     """Workers on this machine, a process for each."""
+    import dask
     from distributed import Client, LocalCluster
-    with without_retries():
+    with without_retries(), dask.config.set(_LEAN):
         cluster = LocalCluster(n_workers=workers or usable_cores(), threads_per_worker=1, processes=True, memory_limit=0,
                                dashboard_address=None)
     return Cluster(Client(cluster), "the local cluster", cluster, patience)

@@ -1,6 +1,6 @@
 """Metrics against each other, with the points that no other one beats."""
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
@@ -40,9 +40,11 @@ def accuracy(frame: "pandas.DataFrame") -> Figure:
 
 
 @styled
-def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: Mapping[str, tuple[str, str, float]]) -> Figure:
+def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: Mapping[str, tuple[str, str, float]],
+           compared: Sequence[Mapping[str, Any]] = ()) -> Figure:
     """The table of `vitro search`: its first objective over each other one, or over the trials where it is the only one.
-    objectives: {metric: "maximize" or "minimize"}. readings: (label, unit, factor) of metrics that have some."""
+    objectives: {metric: "maximize" or "minimize"}. readings: (label, unit, factor) of metrics that have some. compared: rows with `label`
+    and the objectives, of points that are no part of the search."""
     first, *others = objectives
     ran = frame[frame[first].notna()]
     figure = Picture(figsize=(9.6, 3.4), layout="constrained")
@@ -54,7 +56,15 @@ def trials(frame: "pandas.DataFrame", objectives: Mapping[str, str], readings: M
                                          (ran[ran["feasible"] & ~ran["front"]], WORK[0], 4, "is beaten by another"),
                                          (ran[ran["front"]], WORK[1], 6, "on the front")):
             ax.plot(part[other] * scale, part[first] * factor, "o", color=color, markersize=size, label=label if len(part) else None)
+        for size, (color, row) in zip((11, 8, 6) + (5,) * 20, zip(WORK[2:] * 20, compared)):  # equal ones lie within each other
+            if (height := row.get(first)) is None:
+                continue
+            if not others:
+                ax.axhline(height * factor, color=color, linewidth=1.4, label=row["label"])
+            elif (at := row.get(other)) is not None:
+                ax.plot(at * scale, height * factor, "D", color=color, markersize=size, markeredgecolor=paper()["paper"],
+                        label=row["label"])
         ax.set_xlabel(along)
     axes[0].set(ylabel=named, ylim=(0, None))
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=6)
     return figure

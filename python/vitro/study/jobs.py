@@ -1,5 +1,6 @@
 """Points on their way to results: resolved before anything runs, taken from the store or executed, judged as they come."""
 import dataclasses
+import functools
 import json
 import os
 import time
@@ -10,13 +11,14 @@ from typing import Any
 from ..base import fingerprints, inputs, outputs
 from ..base.inputs import Experiment, Path, Progress
 from ..base.origins import with_origins
+from ..base.remaining import spread
 from ..errors import ConfigError, RunError
 from ..execute import places
 from ..execute.executor import execute
 from ..execute.task import Limits, Task
 from ..running import experiments
 from ..running.result import Result
-from . import old_points
+from . import list_keys, old_points
 from .identity import Identity, identity_of, outputs_of
 from .parts import utc
 from .store import Store
@@ -34,8 +36,8 @@ def run_points(experiment: Experiment, points: Listed, *, out: Path | None, over
 
     since (UTC): of a later part of what began then: without `resume`, rows that have finished since stay, and others may be at work."""
     places.check(on, workers)
-    jobs = [Job(experiment, index, label, point, overrides + inputs.overrides_with_origin(point, origins), machine, models, policies,
-                twice)
+    given = functools.cache(lambda: experiments.compose(experiment, overrides=overrides, machine=machine).given)
+    jobs = [Job(experiment, index, label, point, overrides + _as_overrides(point, origins, given), machine, models, policies, twice)
             for index, (label, point, origins) in enumerate(points)]
     seen: dict[str, int] = {}
     revision = fingerprints.revision() if out is not None else (None, False)
@@ -71,6 +73,15 @@ def run_points(experiment: Experiment, points: Listed, *, out: Path | None, over
     return jobs
 
 
+def _as_overrides(point, origins, given):
+    try:
+        written = list_keys.written_out(point, given)
+    except ConfigError as error:
+        raise ConfigError(f"{next(iter(origins.values()))}: {error}") from None
+    places = {key: next(place for name, place in origins.items() if f"{name}.".startswith(f"{key}.")) for key in written}
+    return inputs.overrides_with_origin(written, places)
+
+
 def _run(jobs, store, on, workers, limits, progress):
     done = 0
 
@@ -91,6 +102,7 @@ def _run(jobs, store, on, workers, limits, progress):
         progress(done, len(jobs))
     if not waiting:
         return
+    waiting = [waiting[index] for index in spread(len(waiting))]  # for the time that remains, and for who looks at the first rows
     with places.opened(on, workers=workers) as place:
         while waiting:
             theirs: list[Job] = []

@@ -6,6 +6,7 @@ from .. import plot
 from ..base.whole_files import in_place
 from ..plot.pareto import trials
 from ..report.page import METRICS, label_of, picture, reading, render
+from . import compared
 from .table import as_records
 
 _SWEPT = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
@@ -19,16 +20,25 @@ def write_sweep(frame, points, results, base, folder):
     _write("vitro sweep", frame, keys, results, base, folder, figures, [])
 
 
-def write_search(frame, points, results, base, folder):
-    """The front, its picture, and all points."""
-    objectives = frame.attrs["objectives"]
+def write_search(frame, results, base, folder):
+    """The front, its picture, what is compared with it, and all points."""
+    objectives, rows = frame.attrs["objectives"], frame.attrs["compared"]
     said = ", ".join(f"{label_of(name)}: {way}" for name, way in objectives.items())
-    figures = [picture("Front", trials(frame, objectives, METRICS), said)] if frame["front"].any() else []
+    figures = [picture("Front", trials(frame, objectives, METRICS, rows), said)] if frame["front"].any() else []
     _write("vitro search", frame, frame.attrs["keys"], results, base, folder, figures,
-           [("Points on the front", frame[frame["front"]], f"{said}. Also in front.csv.")])
+           [("Points on the front", frame[frame["front"]], f"{said}. Also in front.csv.")],
+           [compared_table(rows, objectives)] if rows else [])
 
 
-def _write(kicker, frame, keys, results, base, folder, figures, tables):
+def compared_table(rows, objectives):
+    """For the templates, of both the report and the site."""
+    columns, cells = compared.readable(rows, objectives)
+    heads = [label_of(name.removeprefix(">")) for name in columns]
+    return {"title": "Compared with the front", "text": f"{compared.EXPLAINED}. Also in compared.csv.", "rows": cells,
+            "columns": [{"label": head, "number": name.startswith(">")} for head, name in zip(heads, columns)]}
+
+
+def _write(kicker, frame, keys, results, base, folder, figures, tables, more=()):
     names = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
     columns = [{"label": "point", "number": True}, *({"label": key, "kind": "name" if key == "label" else ""} for key in keys),
                *({"label": label_of(name), "number": True, "edge": i == 0} for i, name in enumerate(names)), {"label": "status"}]
@@ -46,7 +56,9 @@ def _write(kicker, frame, keys, results, base, folder, figures, tables):
     assumed = [name for result in results if result for name in result.get("assumed_parameters", [])]
     with in_place(folder / "report.html") as path:
         render(path, kicker=kicker, title=base.get("experiment", "sweep"), checks=checks, figures=figures,
-               tables=[table(*one) for one in (*tables, ("Points", frame, "Also in results.parquet and results.csv."))],
-               notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed), *dict.fromkeys(notes)],
+               tables=[*(table(*one) for one in tables), *more, table("Points", frame, "Also in results.parquet and results.csv.")],
+               notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed),
+                      *(f"{row['label']} failed: {row['error']}" for row in frame.attrs.get("compared", ()) if row["error"]),
+                      *dict.fromkeys(notes)],
                assumed=list(dict.fromkeys(assumed)),
                experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])

@@ -8,6 +8,7 @@
       batch: 8                                           # points that are chosen together; 8 by default
       seed: 1
       over: {...}                                        # as in designs.py
+      compare: {planner: {engine.plan: plan.yaml}}       # optional: points to be shown against the front (compared.py)
 
 Points are proposed by a tree-structured Parzen estimator for several objectives (Ozaki et al. 2020) in batches. A batch is chosen from the
 results of those before it alone, and told in its own order. So the same search has the same points whatever finishes first, and one that is
@@ -29,8 +30,9 @@ from ..errors import ConfigError
 from ..execute.task import Limits
 from ..policy import bring
 from ..running import experiments
+from . import compared
 from .designs import Axis, Range, axes
-from .jobs import Job, run_points
+from .jobs import Job, Listed, run_points
 from .parts import utc
 from .sweep import table_of
 from .table import write_table
@@ -38,7 +40,7 @@ from .table import write_table
 if TYPE_CHECKING:
     import pandas
 
-_KEYS = {"design", "trials", "objectives", "constraints", "batch", "seed", "over"}
+_KEYS = {"design", "trials", "objectives", "constraints", "batch", "seed", "over", "compare"}
 _WAYS = ("maximize", "minimize")
 
 
@@ -52,6 +54,7 @@ class Plan:
     objectives: dict[str, str]
     bounds: list[tuple[str, int, float]]
     space: dict[str, Axis]
+    compare: dict[str, dict[str, Any]]
 
 
 def read(tree: Any) -> Plan:
@@ -86,13 +89,15 @@ def read(tree: Any) -> Plan:
                 raise ConfigError(f"sweep.constraints.{metric}.{side}: {limit!r} is not a number (expected a finite one)",
                                   ("sweep", "constraints", metric, side))
             bounds.append((metric, 1 if side == "max" else -1, number))
-    return Plan(**numbers, objectives=objectives, bounds=bounds, space=axes(tree.get("over"), ("sweep", "over")))
+    return Plan(**numbers, objectives=objectives, bounds=bounds, space=axes(tree.get("over"), ("sweep", "over")),
+                compare=compared.read(tree.get("compare")))
 
 
 def search(experiment: Experiment, *, out: Path, workers: int | None = None, on: str = "local", resume: bool = False,
            trials: int | None = None, limits: Limits = Limits(), overrides: Overrides = None, machine: str | None = None,
            policies: Sequence[type] = (), progress: Progress | None = None) -> "pandas.DataFrame":
-    """-> one row per trial, as sweep() gives them, with `feasible` and `front`: not dominated by any feasible trial. Also front.csv.
+    """-> one row per trial, as sweep() gives them, with `feasible` and `front`: not dominated by any feasible trial. Also front.csv, and
+    compared.csv of what `compare:` names: attrs["compared"] of the table has a map for each.
 
     resume: takes from the store of `out` what has run. trials: over the file's own number; a longer search begins as the shorter one did.
     policies: as in run().
@@ -102,21 +107,28 @@ def search(experiment: Experiment, *, out: Path, workers: int | None = None, on:
     with with_origins(lambda: whole.origins):
         plan = read(whole.resolved.get("sweep"))
     total, jobs, began = trials or plan.trials, list[Job](), utc()
-    study = _Study(plan)
+    study, ended = _Study(plan), 0
     origins = {key: whole.origins.at("sweep", "over", key) for key in plan.space}
+
+    def run(points: Listed) -> list[Job]:
+        nonlocal ended
+        batch = run_points(experiment, points, out=out, overrides=fixed, workers=workers, on=on, resume=resume,
+                           since=began if ended else None, machine=machine, policies=policies, limits=limits, may_be_refused=True,
+                           progress=progress and (lambda done, _: progress(ended + done, total + len(plan.compare))))
+        ended += len(batch)
+        return batch
+
+    beside = run(compared.listed(plan.compare, whole.origins)) if plan.compare else []
     while len(jobs) < total:
-        asked = study.ask(min(plan.batch, total - len(jobs)))
         before = len(jobs)
-        batch = run_points(experiment, [(None, point, origins) for point in asked], out=out, overrides=fixed, workers=workers, on=on,
-                           resume=resume, since=began if jobs else None, machine=machine, policies=policies, limits=limits,
-                           may_be_refused=True, progress=progress and (lambda done, _: progress(before + done, total)))
+        batch = run([(None, point, origins) for point in study.ask(min(plan.batch, total - before))])
         for job in batch:
             job.index += before
         jobs += batch
         with with_origins(lambda: whole.origins):
             _require(jobs, plan, ended=len(jobs) >= total)
             study.tell([_metrics(job, plan) for job in batch])
-    return _finish(jobs, plan, whole.resolved, out)
+    return _finish(jobs, beside, plan, whole.resolved, out)
 
 
 class _Study:
@@ -202,19 +214,28 @@ def _metrics(job, plan):
     return {name: float(value) for name, value in found.items()} if all(map(_is_number, found.values())) else None
 
 
-def _finish(jobs, plan, base, out):
+def _judged(jobs, plan):
+    """-> [(its objectives or None, whether it holds all constraints)]"""
+    found = [_metrics(job, plan) for job in jobs]
+    return [(None, False) if metrics is None else
+            ([metrics[name] for name in plan.objectives], all(over <= 0 for over in excess(metrics, plan))) for metrics in found]
+
+
+def _finish(jobs, beside, plan, base, out):
     from .report import write_search
-    metrics = [_metrics(job, plan) for job in jobs]
-    feasible = [found is not None and all(over <= 0 for over in excess(found, plan)) for found in metrics]
+    judged = _judged(jobs, plan)
     frame = table_of(jobs, stored=True)
-    frame["feasible"] = feasible
-    frame["front"] = front([[found[name] for name in plan.objectives] if ok else None for found, ok in zip(metrics, feasible)],
-                           list(plan.objectives.values()))
+    frame["feasible"] = [holds for _, holds in judged]
+    frame["front"] = front([values if holds else None for values, holds in judged], list(plan.objectives.values()))
+    best = [values for (values, _), on_it in zip(judged, frame["front"]) if on_it]
+    shown = _judged(beside, plan)
+    rows = compared.records(table_of(beside, stored=True), [values for values, _ in shown], [holds for _, holds in shown], best,
+                            plan.objectives)
+    frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space), "compared": rows}  # results.parquet keeps them
     folder = outputs.folder(out, "out")
     write_table(frame, folder)
     with in_place(folder / "front.csv") as path:
         frame[frame["front"]].to_csv(path, index=False)
-    frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space)}
-    write_search(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
+    compared.write(rows, folder)
+    write_search(frame, [job.result and job.result.data for job in [*jobs, *beside]], base, folder)
     return frame
-

@@ -9,6 +9,7 @@ from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
 from ..errors import RunError
 from ..execute.task import Limits
 from ..policy.files import Policies, load
+from . import compared
 from .search import search as run_search
 from .table import as_records, written
 
@@ -33,18 +34,23 @@ def search(study: Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="An 
         frame = run_search(study, out=out, workers=workers, on=on, resume=resume, trials=trials, limits=Limits(limit, retries),
                            overrides=sets, machine=machine, policies=load(policies), progress=report)
     best = frame[frame["front"]]
-    objectives = frame.attrs["objectives"]
+    objectives, rows = frame.attrs["objectives"], frame.attrs["compared"]
     if as_json:
         terminal.print_json({"schema": "vitro.search/1", "out": str(out), "objectives": objectives, "rows": as_records(frame),
-                             "front": [int(point) for point in best["point"]]})
+                             "front": [int(point) for point in best["point"]], "compared": rows})
     else:
         keys = frame.attrs["keys"]
         first, way = next(iter(objectives.items()))
-        rows = [[row["point"], *(written(row[key]) for key in keys), *(terminal.number(row[name]) for name in objectives)]
-                for row in as_records(best.sort_values(first, ascending=way == "minimize"))]
+        cells = [[row["point"], *(written(row[key]) for key in keys), *(terminal.number(row[name]) for name in objectives)]
+                 for row in as_records(best.sort_values(first, ascending=way == "minimize"))]
         terminal.table(f"{study.stem}: {len(best)} of {len(frame)} points on the front",
-                       ["point", *keys, *(f">{name}" for name in objectives)], rows,
+                       ["point", *keys, *(f">{name}" for name in objectives)], cells,
                        caption=", ".join(f"{name}: {way}" for name, way in objectives.items()))
-        print(f"report: {out / 'report.html'}, front: {out / 'front.csv'}")
+        if rows:
+            print()
+            terminal.table("compared with the front", *compared.readable(rows, objectives), caption=compared.EXPLAINED)
+        print(f"report: {out / 'report.html'}, front: {out / 'front.csv'}" + (f", compared: {out / 'compared.csv'}" if rows else ""))
     if not len(best):
         raise RunError(f"{study}: none of {len(frame)} points holds all constraints and ran (see {out / 'report.html'})")
+    if failed := [row for row in rows if row["status"] == "failed"]:
+        raise RunError(f"{study}: {failed[0]['label']}, which was to be compared, failed: {failed[0]['error']}")

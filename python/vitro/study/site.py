@@ -13,7 +13,9 @@ from ..base.terminal import number
 from ..base.version import __version__
 from ..base.whole_files import in_place
 from ..errors import ConfigError
+from ..plot.pareto import trials
 from ..report.page import METRICS, is_size, label_of, picture, reading
+from .report import compared_table
 from .site_devices import Devices
 from .study import Study, column_of
 from .values import text_of
@@ -63,14 +65,16 @@ def write_site(folder: str | os.PathLike[str], out: str | os.PathLike[str] | Non
                *({"label": key, "number": False, "at": 1 + i, "choices": _choices(frame[f"point.{key}"])} for i, key in enumerate(keys)),
                *({"label": _headed(metric), "number": True, "at": 1 + len(keys) + i} for i, metric in enumerate(shown))]
     named = frame.assign(**{key: column_of(frame, key) for key in keys})
-    figures = [picture(label_of(metric), plot.series(named, keys, metric, METRICS.get(metric, (metric, "", 1))))
+    objectives, rivals = (table.attrs.get(name) if table is not None else None for name in ("objectives", "compared"))
+    figures = [picture("Front", trials(table, objectives, METRICS, rivals or ()))] if objectives and table["front"].any() else []
+    figures += [picture(label_of(metric), plot.series(named, keys, metric, METRICS.get(metric, (metric, "", 1))))
                for metric in _DRAWN if metric in frame.columns and frame[metric].notna().any() and len(frame) > 1 and keys]
     answers = [json.loads(text) for text in frame["answer"]]
     notes = dict.fromkeys(re.sub(r"; \d+ events$", "", note) for answer in answers for note in answer.get("notes", []))
     assumed = dict.fromkeys(name for answer in answers for name in answer.get("assumed_parameters", []))
     _write(site / "index.html", pages.get_template("site_index.html.j2").render(
         title=title, rows=rows, columns=columns, figures=figures, provenance=_origins(frame), notes=list(notes), assumed=list(assumed),
-        failed=_failed(table), footer=FOOTER))
+        failed=_failed(table), compared=compared_table(rivals, objectives) if rivals and objectives else None, footer=FOOTER))
     return site / "index.html"
 
 
@@ -89,10 +93,13 @@ def _take_away(folder, kept):
 
 
 def _numbered(frame, table):
-    """With `number`, a text, of each row in the table, "" of others, and the name of its page; in the order of numbers."""
+    """With `number`, a text, of each row in the table, the name of what a search was compared with, "" of others, and the name of its page;
+    in the order of numbers."""
     known = {} if table is None else {(row["identity"], row["repeat"]): int(row["point"]) for row in table.to_dict("records")}
+    names = {} if table is None else {(row.get("identity"), row.get("repeat")): row["label"] for row in table.attrs.get("compared") or ()}
     numbers = [known.get(key) for key in zip(frame["identity"], frame["repeat"])]
-    frame = frame.assign(number=["" if at is None else str(at) for at in numbers],
+    frame = frame.assign(number=[names.get(key, "") if at is None else str(at)
+                                 for key, at in zip(zip(frame["identity"], frame["repeat"]), numbers)],
                          page=[f"{identity}-{repeat}" if at is None else f"{at:05d}"
                                for at, identity, repeat in zip(numbers, frame["identity"], frame["repeat"])])
     order = sorted(range(len(frame)), key=lambda row: (numbers[row] is None, numbers[row] or 0))
