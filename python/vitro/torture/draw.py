@@ -25,6 +25,7 @@ def case(seed, machine="virtual", device=None):
     engine |= parts(rng, kind, machine, [LOADS] * layers) | kv_place(rng) | methods(rng)
     engine |= staged(rng, engine) | resident(rng, engine)
     engine |= together(random.Random(f"together {seed}"), engine)
+    engine |= depth(random.Random(f"depth {seed}"), engine)
     engine |= expert_cache(random.Random(f"expert cache {seed}"), kind, engine)
     if "kv.dram_tokens" in engine:
         engine["kv.dram_tokens"] = rng.choice((0, 3, 8))
@@ -85,6 +86,13 @@ def together(rng, engine):
     """How many small reads go in one submission."""
     most = rng.choice((None, 1, 3, 8))
     return {"ffn.clusters.io_together": most} if most and "ffn.clusters.neurons" in engine else {}
+
+
+def depth(rng, engine):
+    """How many reads of neurons are in flight: one where nothing is said on the virtual machine, whose storage states no depth. Submissions
+    of several take 16 and more."""
+    reads = rng.choice((None, 4, 32, 64))
+    return {"ffn.clusters.io_depth": reads} if reads and "ffn.clusters.neurons" in engine else {}
 
 
 def expert_cache(rng, kind, engine):
