@@ -1,4 +1,4 @@
-"""vitro: one on-device LLM inference engine, on the real machine and on a SystemC model of a phone.
+"""vitro: one on-device LLM inference engine, on the real machine and on a simulated phone.
 
 >>> import vitro
 >>> result = vitro.run("experiments/quickstart.yaml", overrides={"engine.policy": "mmap", "memory.budget": "6 MiB"})

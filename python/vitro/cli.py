@@ -88,7 +88,7 @@ def root(ctx: typer.Context,
          verbose: Annotated[bool, typer.Option("--verbose", help="With --version: those of the engine, and of all packages, too.")] = False,
          cmake_dir: Annotated[bool, typer.Option("--cmake-dir", callback=_cmake_dir, is_eager=True,
                                                  help="Print the folder of vitro-config.cmake, for building plug-ins.")] = False):
-    """One LLM inference engine on two machines: the real one (host), and a SystemC model of a phone (sim).
+    """One LLM inference engine on two machines: the real one (host), and a simulated phone (sim).
 
     Examples:
 
