@@ -73,7 +73,9 @@ def uneven(path, rounds, smoke=False, progress=None, slow=None):
 
 @contextlib.contextmanager
 def burner(cpu):
-    with subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"]) as process_:
+    """A process that never sleeps on that CPU. It ends with this one, however this one ends."""
+    loop = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile os.getppid() == {os.getpid()}: pass"
+    with subprocess.Popen([sys.executable, "-c", loop]) as process_:
         try:
             yield
         finally:
