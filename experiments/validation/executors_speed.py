@@ -1,6 +1,6 @@
 """Whether points on a Dask cluster of this machine cost more than on its own executor: docs/design/executor.md, "What a point costs".
 
-    PYTHONPATH=python .venv/bin/python experiments/validation/executors_speed.py [--rounds 4] [--points 60] [--workers 2]
+    PYTHONPATH=python .venv/bin/python experiments/validation/executors_speed.py [--rounds 6] [--points 60] [--workers 2]
 
 Each round sweeps the same points of experiments/benchmarks/offload_7b.yaml (32 tokens) on `local` and on `dask`, which goes first by turns;
 each sweep is a command of its own with a store of its own. CPU seconds are of the command and all its children, so other work on the
@@ -33,8 +33,8 @@ def sweep(on: str, points: int, workers: int) -> Cost:
     """Runs one as a command. Raises CalledProcessError where a point fails."""
     with tempfile.TemporaryDirectory() as folder:
         study = Path(folder) / "study.yaml"
-        study.write_text((ROOT / "experiments/benchmarks/offload_7b.yaml").read_text().replace("device: ../..", f"device: {ROOT}")
-                         + f"sweep: {{workload.output_tokens: [32], workload.seed: {list(range(1, points + 1))}}}\n")
+        study.write_text(f"include: {ROOT}/experiments/benchmarks/offload_7b.yaml\n"
+                         f"sweep: {{workload.output_tokens: [32], workload.seed: {list(range(1, points + 1))}}}\n")
         command = [sys.executable, "-m", "vitro", "sweep", str(study), "--out", f"{folder}/o", "--on", on, "--workers", str(workers)]
         began = time.perf_counter()
         with open(Path(folder) / "said", "w+b") as said:

@@ -8,7 +8,6 @@ points, each as long as it took, on as many workers on which nothing else runs: 
 """
 import argparse
 import heapq
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -54,10 +53,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=2)
     workers = parser.parse_args().workers
-    text = (ROOT / "experiments/benchmarks/offload_7b.yaml").read_text().replace("device: ../..", f"device: {ROOT}")
     for name, sweep in SWEEPS.items():
         seen: list[tuple[float, int]] = []
-        frame = vitro.sweep(f"{text}sweep: {json.dumps(sweep)}\n", workers=workers,
+        frame = vitro.sweep(ROOT / "experiments/benchmarks/offload_7b.yaml", overrides={"sweep": sweep}, workers=workers,
                             progress=lambda done, _: seen.append((time.monotonic(), done)))
         assert (frame["status"] == "ok").all(), frame["error"].dropna().iloc[0]
         seconds = list(frame["wall_s"])

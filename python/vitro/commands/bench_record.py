@@ -16,6 +16,7 @@ from ..base import fingerprints, schemas
 from ..base.version import __version__
 from ..base.whole_files import put
 from ..errors import ConfigError, RunError
+from .bench import KINDS
 
 CONFIDENCE = 0.95
 _SCHEMA, _VERSION = "vitro.bench_record", 1
@@ -53,6 +54,9 @@ def read(path: Path) -> dict[str, Any]:
     rows = checked.get("rows")
     if not isinstance(rows, dict) or not all(_is_row(row) for row in rows.values()) or not isinstance(checked.get("engine"), dict):
         raise ConfigError(f"--against: {path}: rows: is not {{name: {{unit, values: [numbers above 0]}}}}")
+    kinds = checked.get("kinds")
+    if not isinstance(kinds, list) or not kinds or not all(kind in KINDS for kind in kinds):
+        raise ConfigError(f"--against: {path}: kinds: is no list of kinds (expected some of {', '.join(KINDS)})")
     return checked
 
 

@@ -6,11 +6,13 @@ from typing import Optional
 from ..base import fingerprints, outputs, terminal
 from ..errors import ConfigError
 from . import bench_record as records
+from .bench import KINDS
 
 
 def main(kinds: list[str], smoke: bool, rounds: int, record: Optional[Path], against: Optional[Path], measured: records.Round,
          as_json: bool) -> bool:
-    """-> whether something is slower. What is wrong with a file is said before anything is measured."""
+    """-> whether something is slower. kinds: none for those of the record to compare with, or else all. What is wrong with a file is said
+    before anything is measured."""
     if record is not None:
         outputs.file(record, "--record")
     old = records.read(against) if against is not None else None
@@ -18,6 +20,9 @@ def main(kinds: list[str], smoke: bool, rounds: int, record: Optional[Path], aga
     if old is not None and bool(old.get("smoke")) != smoke:
         raise ConfigError(f"--against: {against}: was recorded {'with' if old.get('smoke') else 'without'} --smoke, which measures "
                           "something else (expected the same)")
+    kinds = kinds or (old["kinds"] if old is not None else list(KINDS))
+    if old is not None and build is None and (missing := [kind for kind in kinds if kind not in old["kinds"]]):
+        raise ConfigError(f"--against: {against}: has no rows of {', '.join(missing)} (expected {', '.join(old['kinds'])})")
     if build is not None:
         now, before = records.by_turns(kinds, rounds, measured, records.of_build(build, smoke))
     else:
@@ -27,7 +32,7 @@ def main(kinds: list[str], smoke: bool, rounds: int, record: Optional[Path], aga
     rows = records.compared(now, before, paired=build is not None)
     slower = [row.name for row in rows if row.verdict == "slower"]
     if old is not None and not rows:
-        raise ConfigError(f"--against: {against}: has no row of {', '.join(kinds)}")
+        raise ConfigError(f"--against: {against}: has no row that this build has")
     if as_json:
         terminal.print_json({"schema": "vitro.bench_rounds/1", "by_turns": build is not None, "rounds": rounds, "rows": now,
                              "compared": [asdict(row) for row in rows], "slower": slower})

@@ -12,8 +12,9 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
           smoke: Annotated[bool, typer.Option("--smoke", help="A few iterations, to see that it works.")] = False,
           record: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Write the values of each round, with machine and "
                                                          "commit.")] = None,
-          against: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Compare with such a file: by turns with its build where "
-                                                          "that is still there. Exit code 1 if something is slower.")] = None,
+          against: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Compare with such a file, by turns with its build where "
+                                                          "that is still there; all that it has unless a kind is given. Exit code 1 if "
+                                                          "something is slower.")] = None,
           rounds: Annotated[Optional[int], typer.Option(min=1, max=1000, help="Rounds of --record and --against; 5 unless said.")] = None,
           as_json: Json = False):
     """Performance of this build on this machine, each row beside its limit; – where nothing bounds it.
@@ -40,7 +41,7 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
             return benchmarks.rows(name, smoke=smoke, progress=report)
     if record or against:
         from . import bench_rounds
-        if bench_rounds.main(kinds, smoke, rounds or 5, record, against, measured, as_json):
+        if bench_rounds.main([kind] if kind else [], smoke, rounds or 5, record, against, measured, as_json):
             raise typer.Exit(1)
         return
     if rounds is not None:

@@ -9,6 +9,7 @@ Path = tuple[str | int, ...]
 
 NOBODY = "zzzzzzzzzzzzzzzzzz"  # no key and no name of anything, and not close to one
 _MESSAGE = re.compile(r"^(?:[^:]*:\d+: )?(?P<key>[\w.\-]+): (?P<problem>.*)$", re.DOTALL)
+_ONE_OF = "one of: "
 _EXPECTED = re.compile(r"\(expected (?P<what>.*)\)$", re.DOTALL)
 
 
@@ -24,6 +25,11 @@ class Complaint:
         """What stands behind "expected" in brackets, or nothing."""
         found = _EXPECTED.search(self.problem)
         return found["what"] if found else ""
+
+    @property
+    def choices(self) -> list[str]:
+        """The names of "expected one of: a, b", or none."""
+        return self.expected.removeprefix(_ONE_OF).split(", ") if self.expected.startswith(_ONE_OF) else []
 
     @property
     def last(self) -> str:

@@ -48,7 +48,7 @@ def forms() -> dict[str, Form]:
     said = ask.said((NOBODY,), 1)
     assert said is not None, "the reader names no keys of a device"
     found: dict[str, Form] = {}
-    for name in said.expected.removeprefix("one of: ").split(", "):
+    for name in said.choices:
         found[name] = discover(ask, (name,), units)
         for model in _models(ask, name):
             family, _, fidelity = model.partition(".")
@@ -63,7 +63,7 @@ def forms() -> dict[str, Form]:
 def _models(ask: Asker, block: str) -> list[str]:
     """Names such as "ufs.detailed" that a block may have; of another family than its own only where that may stand in for it."""
     said = ask.said((block, "model"), NOBODY)
-    names = said.expected.removeprefix("one of: ").split(", ") if said is not None and "there is no model" in said.problem else []
+    names = said.choices if said is not None and "there is no model" in said.problem else []
     own = {"npu": "hexagon", "cpu": "core", "ane": "ane", "gpu": "gpu"}.get(block)
     return [name for name in names if own in (None, name.partition(".")[0])]
 

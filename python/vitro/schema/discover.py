@@ -29,7 +29,7 @@ def discover(ask: Asker, path: Path, units: Units) -> Form:
 
 def _names_of(said: Complaint | None) -> list[str]:
     """Of a table: its entries, where the reader lists them all by name and not by example."""
-    names = said.expected.removeprefix("one of: ").split(", ") if said is not None else []
+    names = said.choices if said is not None else []
     return names if all(re.fullmatch(r"[a-z][a-z0-9_]*", name) for name in names) else []
 
 
@@ -63,7 +63,7 @@ def _settled(ask: Asker, path: Path, units: Units) -> tuple[Asker, list[str], li
     for _ in range(_MOST_MISSING):
         said = ask.said((*path, NOBODY), 1)
         if said is not None and said.last == NOBODY:
-            return ask, said.expected.removeprefix("one of: ").split(", "), required
+            return ask, said.choices, required
         said = said or _about(ask, path)
         if said is None or not _is_missing(said) or said.last in required:
             return ask, [], required

@@ -72,7 +72,7 @@ def forms() -> dict[str, Form]:
     ask = Asker(composed, _BASE)
     said = ask.said((NOBODY,), 1)
     assert said is not None, "the reader names no keys of an experiment"
-    found = {key: discover(ask, (key,), units) for key in said.expected.removeprefix("one of: ").split(", ")}
+    found = {key: discover(ask, (key,), units) for key in said.choices}
     for path, value in _CONTEXTS:
         top = str(path[0])
         found[top] = merged(found[top], discover(ask.with_value(path, value), (top,), units))

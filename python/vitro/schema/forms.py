@@ -73,7 +73,7 @@ def scalar(expected: str, ask: Asker, path: Path, units: Units) -> Form:
         known, signed = units.of(ask, path, expected)
         return Form("quantity", found[2], what=expected, units=known, signed=signed)
     said = ask.said(path, NOBODY)
-    if said is not None and (said.expected.startswith("one of: ") or "is not understood" in said.problem):
+    if said is not None and (said.choices or "is not understood" in said.problem):
         return scalar(said.expected, ask, path, units)
     return Form("text", "text")
 
@@ -81,7 +81,7 @@ def scalar(expected: str, ask: Asker, path: Path, units: Units) -> Form:
 def _words(ask: Asker, path: Path) -> list[str]:
     """Of a number: what may stand in its place."""
     said = ask.said(path, NOBODY)
-    return said.expected.removeprefix("one of: ").split(", ") if said is not None and said.expected.startswith("one of: ") else []
+    return said.choices if said is not None else []
 
 
 def schema_of(form: Form, opened: tuple[frozenset[str], ...] = ()) -> dict[str, Any]:

@@ -77,7 +77,9 @@ def _as_overrides(point, origins, given):
     try:
         written = list_keys.written_out(point, given)
     except ConfigError as error:
-        raise ConfigError(f"{next(iter(origins.values()))}: {error}") from None
+        if error.at is None:  # of the experiment itself
+            raise
+        raise ConfigError(f"{origins[error.at[0]]}: {error}") from None
     places = {key: next(place for name, place in origins.items() if f"{name}.".startswith(f"{key}.")) for key in written}
     return inputs.overrides_with_origin(written, places)
 

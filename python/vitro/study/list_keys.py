@@ -10,38 +10,40 @@ from ..errors import ConfigError
 def written_out(point: Mapping[str, Any], given: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
     """The point as overrides take it: a key that steps into a list becomes the whole list, changed there. given: the experiment as it is
     written; asked only where a key has a number. Such a key changes the list that the point itself has, where it has one before it.
-    Raises ConfigError where the list has no such entry; what steps into no list stays."""
+    Raises ConfigError, with the key as its `at`, where there is nothing to step into; what steps into no list stays."""
     found: dict[str, Any] = {}
     for key, value in point.items():
-        head, number, rest = _split(key)
-        if number is None:
+        head, steps = _split(key)
+        entries = None if not steps else found[head] if head in found else _there(given(), head)
+        if isinstance(entries, list):
+            found[head] = copy.deepcopy(entries)
+            _put(found[head], head, steps, value, key)
+        else:
             found[key] = value
-            continue
-        entries = found[head] if head in found else _there(given(), head)
-        if not isinstance(entries, list):
-            found[key] = value
-            continue
-        if number >= len(entries):
-            raise ConfigError(f"{key}: {head} has {len(entries)} entries in the experiment (expected one of them, counted from 0)")
-        found[head] = entries = copy.deepcopy(entries)
-        if not rest:
-            entries[number] = value
-            continue
-        if not isinstance(entries[number], dict):
-            raise ConfigError(f"{key}: {head}.{number} is no map in the experiment (expected one)")
-        node = entries[number]
-        *path, leaf = rest.split(".")
-        for step in path:
-            node = node.setdefault(step, {})
-        node[leaf] = value
     return found
 
 
 def _split(key):
-    """"a.b.0.c" -> ("a.b", 0, "c"); without a number: (key, None, "")."""
+    """"a.b.0.c" -> ("a.b", ["0", "c"]); without a number: (key, [])."""
     parts = key.split(".")
-    at = next((at for at, part in enumerate(parts) if at and part.isdecimal()), None)
-    return (key, None, "") if at is None else (".".join(parts[:at]), int(parts[at]), ".".join(parts[at + 1:]))
+    at = next((at for at, part in enumerate(parts) if at and part.isdecimal()), len(parts))
+    return ".".join(parts[:at]), parts[at:]
+
+
+def _put(node, name, steps, value, key):
+    """Changes what `steps` lead to from a list or map of that name; maps are made on the way."""
+    step, *rest = steps
+    if isinstance(node, list):
+        if not step.isdecimal() or int(step) >= len(node):
+            raise ConfigError(f"{key}: {name} has {len(node)} entries in the experiment (expected one of them, counted from 0)", (key,))
+        step = int(step)
+    elif not isinstance(node, dict):
+        raise ConfigError(f"{key}: {name} is no map in the experiment (expected one)", (key,))
+    if not rest:
+        node[step] = value
+        return
+    inner = node[step] if isinstance(node, list) else node.setdefault(step, {})
+    _put(inner, f"{name}.{step}", rest, value, key)
 
 
 def _there(tree, key):

@@ -9,14 +9,14 @@ from ..report.page import METRICS, label_of, picture, reading, render
 from . import compared
 from .table import as_records
 
-_SWEPT = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
+DRAWN = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
 
 
 def write_sweep(frame, points, results, base, folder):
     """The table and a picture per headline metric."""
     keys = ["label"] if "label" in frame.columns else list(dict.fromkeys(key for point in points for key in point))
     figures = [picture(label_of(name), plot.series(frame, keys, name, METRICS.get(name, (name, "", 1))))
-               for name in _SWEPT if name in frame.columns and frame[name].notna().any() and len(frame) > 1]
+               for name in DRAWN if name in frame.columns and frame[name].notna().any() and len(frame) > 1]
     _write("vitro sweep", frame, keys, results, base, folder, figures, [])
 
 
@@ -38,6 +38,13 @@ def compared_table(rows, objectives):
             "columns": [{"label": head, "number": name.startswith(">")} for head, name in zip(heads, columns)]}
 
 
+def notes_and_assumed(results):
+    """-> (notes, assumed parameters) of all results, each once. Notes lose their numbers of events, which differ between points."""
+    notes = (re.sub(r"; \d+ events$", "", note) for result in results for note in result.get("notes", []))
+    assumed = (name for result in results for name in result.get("assumed_parameters", []))
+    return list(dict.fromkeys(notes)), list(dict.fromkeys(assumed))
+
+
 def _write(kicker, frame, keys, results, base, folder, figures, tables, more=()):
     names = [name for name in METRICS if name in frame.columns and frame[name].notna().any()]
     columns = [{"label": "point", "number": True}, *({"label": key, "kind": "name" if key == "label" else ""} for key in keys),
@@ -51,14 +58,12 @@ def _write(kicker, frame, keys, results, base, folder, figures, tables, more=())
     records = as_records(frame)
     failed = [row for row in records if row["status"] == "failed"]
     checks = [{"ok": not failed, "text": f"{len(records) - len(failed)} of {len(records)} points ran"}]
-    # One line for all points, whose numbers of events differ.
-    notes = [re.sub(r"; \d+ events$", "", note) for result in results if result for note in result.get("notes", [])]
-    assumed = [name for result in results if result for name in result.get("assumed_parameters", [])]
+    notes, assumed = notes_and_assumed([result for result in results if result])
     with in_place(folder / "report.html") as path:
         render(path, kicker=kicker, title=base.get("experiment", "sweep"), checks=checks, figures=figures,
                tables=[*(table(*one) for one in tables), *more, table("Points", frame, "Also in results.parquet and results.csv.")],
                notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed),
                       *(f"{row['label']} failed: {row['error']}" for row in frame.attrs.get("compared", ()) if row["error"]),
-                      *dict.fromkeys(notes)],
-               assumed=list(dict.fromkeys(assumed)),
+                      *notes],
+               assumed=assumed,
                experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])

@@ -15,12 +15,11 @@ from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..plot.pareto import trials
 from ..report.page import METRICS, is_size, label_of, picture, reading
-from .report import compared_table
+from .report import DRAWN, compared_table, notes_and_assumed
 from .site_devices import Devices
 from .study import Study, column_of
 from .values import text_of
 
-_DRAWN = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
 _MOST_CHOICES = 12  # values of a key that are offered in a list
 FOOTER = f"Made by vitro {__version__}."
 
@@ -68,12 +67,10 @@ def write_site(folder: str | os.PathLike[str], out: str | os.PathLike[str] | Non
     objectives, rivals = (table.attrs.get(name) if table is not None else None for name in ("objectives", "compared"))
     figures = [picture("Front", trials(table, objectives, METRICS, rivals or ()))] if objectives and table["front"].any() else []
     figures += [picture(label_of(metric), plot.series(named, keys, metric, METRICS.get(metric, (metric, "", 1))))
-               for metric in _DRAWN if metric in frame.columns and frame[metric].notna().any() and len(frame) > 1 and keys]
-    answers = [json.loads(text) for text in frame["answer"]]
-    notes = dict.fromkeys(re.sub(r"; \d+ events$", "", note) for answer in answers for note in answer.get("notes", []))
-    assumed = dict.fromkeys(name for answer in answers for name in answer.get("assumed_parameters", []))
+               for metric in DRAWN if metric in frame.columns and frame[metric].notna().any() and len(frame) > 1 and keys]
+    notes, assumed = notes_and_assumed([json.loads(text) for text in frame["answer"]])
     _write(site / "index.html", pages.get_template("site_index.html.j2").render(
-        title=title, rows=rows, columns=columns, figures=figures, provenance=_origins(frame), notes=list(notes), assumed=list(assumed),
+        title=title, rows=rows, columns=columns, figures=figures, provenance=_origins(frame), notes=notes, assumed=assumed,
         failed=_failed(table), compared=compared_table(rivals, objectives) if rivals and objectives else None, footer=FOOTER))
     return site / "index.html"
 

@@ -60,7 +60,7 @@ def measured(result: Mapping[str, Any], samples: Samples | None, *, cells: int =
     span = samples.rows[-1]["t"] - samples.rows[0]["t"]
     energy.about = {"rate_hz": round((len(samples.rows) - 1) / span, 3) if span > 0 else None, "samples": len(samples.rows),
                     "battery": samples.header.get("battery", ""), "missing": samples.header.get("missing", []), "cells": cells}
-    if reason := _unusable(samples.rows):
+    if reason := _unusable(samples.rows) or _several_requests(result):
         energy.notes.append(f"energy was not measured: {reason}")
         return energy
     power = _power(samples.rows, cells, energy)
@@ -136,19 +136,26 @@ def _unusable(rows: list[dict[str, Any]]) -> str:
     return f"the battery's status was {other} (expected Discharging)" if other is not None else ""
 
 
+def _several_requests(result: Mapping[str, Any]) -> str:
+    """Why the result does not say when what its metrics are of ran; empty where it does."""
+    requests = result.get("requests") or []
+    return f"the run served {len(requests)} requests, and metrics are of the last (expected one)" if requests else ""
+
+
 def _power(rows: list[dict[str, Any]], cells: int, energy: Energy) -> list[tuple[float, float]] | None:
     """-> (time, watts drawn), by power_now or by current and voltage."""
     direct = _values(rows, "power_now", energy)
     current, voltage = _values(rows, "current_now", energy), _values(rows, "voltage_now", energy)
-    if current and voltage:
+    drawn = [(t, amperes * voltage[t] * cells) for t, amperes in current.items() if t in voltage]
+    if drawn:
         energy.about["source"] = "current_now x voltage_now"
-        drawn = [(t, amperes * voltage[t] * cells) for t, amperes in current.items() if t in voltage]
     elif direct:
         energy.about["source"] = "power_now"
         drawn = list(direct.items())
     else:
         lacks = [name for name, found in (("current_now", current), ("voltage_now", voltage), ("power_now", direct)) if not found]
-        energy.notes.append(f"energy was not measured: the system does not show {', '.join(lacks)}")
+        energy.notes.append(f"energy was not measured: the system does not show {', '.join(lacks)}"
+                            + (", and current and voltage never at once" if current and voltage else ""))
         return None
     # Linux asks for a negative current out of the battery, and vendors differ: a battery that discharges decides.
     sign = -1 if statistics.median(watts for _, watts in drawn) < 0 else 1

@@ -7,6 +7,7 @@ import pytest
 import vitro
 from conftest import ROOT
 from vitro.commands import bench_record as records
+from vitro.commands import bench_rounds
 
 
 def row(*values, unit="tokens/s"):
@@ -75,7 +76,10 @@ def test_a_record_is_compared_with_its_own_build(native, tmp_path):
     ('{"schema": "vitro.bench_record/1", "engine": {}, "rows": {"a": {"unit": "s", "values": [0]}}}', "numbers above 0"),
     ('{"schema": "vitro.bench_record/1", "engine": {}, "rows": {"a": {"unit": "s", "values": [true]}}}', "numbers above 0"),
     ('{"schema": "vitro.bench_record/1", "engine": {}, "rows": {"a": 1}}', "rows: is not"),
-    ('{"schema": "vitro.bench_record/1", "rows": {}}', "rows: is not")])
+    ('{"schema": "vitro.bench_record/1", "rows": {}}', "rows: is not"),
+    ('{"schema": "vitro.bench_record/1", "engine": {}, "rows": {}, "kinds": "sim"}', "kinds: is no list of kinds"),
+    ('{"schema": "vitro.bench_record/1", "engine": {}, "rows": {}, "kinds": []}', "kinds: is no list of kinds"),
+    ('{"schema": "vitro.bench_record/1", "engine": {}, "rows": {}, "kinds": ["tea"]}', "kinds: is no list of kinds")])
 def test_what_is_no_record_is_refused(tmp_path, text, message):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(vitro.ConfigError, match=message):
@@ -85,6 +89,17 @@ def test_what_is_no_record_is_refused(tmp_path, text, message):
 def test_rounds_are_of_records(fake):
     answer = fake("bench", "kernels", "--rounds", "3")
     assert answer.code == 2 and "--rounds: can only be used with --record or --against" in answer.err
+
+
+def test_of_a_record_only_its_kinds_are_measured(fake, tmp_path):
+    (tmp_path / "r.json").write_text(json.dumps({"schema": "vitro.bench_record/1", "engine": {}, "kinds": ["kernels"],
+                                                 "rows": {"never measured": row(1.0)}}))
+    answer = fake("bench", "sim", "--against", "r.json")
+    assert answer.code == 2 and answer.err == "vitro: --against: r.json: has no rows of sim (expected kernels)\n"
+    measured = []
+    with pytest.raises(vitro.ConfigError, match="has no row that this build has"):
+        bench_rounds.main([], False, 1, None, tmp_path / "r.json", lambda kind: measured.append(kind) or [], False)
+    assert measured == ["kernels"]
 
 
 def test_where_nothing_can_be_written_nothing_is_measured(fake, tmp_path):

@@ -9,11 +9,7 @@ DEVICE = ROOT / "configs" / "devices" / "oneplus12.yaml"
 MODELS = ("stories-reglu-3m.f16", "stories-reglu-3m.q4_0", "stories-moe-6m.f16")
 PROMPT = "Once upon a time there was a little dog who liked to play in the park"
 
-
-@pytest.fixture(autouse=True)
-def built(has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
+pytestmark = pytest.mark.usefixtures("has_native")
 
 
 def run(machine, model, prompt=PROMPT, **engine):

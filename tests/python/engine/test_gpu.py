@@ -24,8 +24,6 @@ def arguments(units, model=MODELS / "stories-reglu-3m.q4_0.gguf", machine="host"
 @pytest.fixture(scope="module")
 def quantised(tmp_path_factory, has_native):
     """(model, scheme) -> a file of an embedded model in that scheme."""
-    if not has_native:
-        pytest.skip("the extension module is not built")
     folder = tmp_path_factory.mktemp("models")
 
     def file(model, scheme):

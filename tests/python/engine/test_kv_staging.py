@@ -5,6 +5,8 @@ import pytest
 import vitro
 from conftest import ROOT
 
+pytestmark = pytest.mark.usefixtures("has_native")
+
 CONFIGS = ROOT / "configs"
 LAYERS, KV_HEADS, HEAD_DIM = 3, 2, 128  # of Qwen2.5-1.5B, cut short
 PROMPT, OUTPUTS, BLOCK = 100, 4, 256  # a block of these layers fills whole pages with so many positions in int8_fp8
@@ -68,9 +70,7 @@ def test_a_longer_context_costs_as_much_more_as_it_has_positions(tmp_path):
     assert spent(4000) / spent(1000) == pytest.approx(4, rel=0.1)
 
 
-def test_what_lands_from_flash_is_staged_as_what_never_left(has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
+def test_what_lands_from_flash_is_staged_as_what_never_left():
     # On host, where a core stands for the accelerator.
     staged = {"engine.policy": "npu_dense", "engine.units": ["cpu0"], "engine.placement.unit": "cpu1", "engine.placement.kv": "staged",
               "engine.kv_format": "int8_fp8", "engine.kv_per": "query_head", "workload.batch": 2, "workload.output_tokens": 180}

@@ -54,23 +54,17 @@ class Case:
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=str)
 def family(request, tmp_path_factory, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     shape, matrices = FAMILIES[request.param]
     return Case(tmp_path_factory.mktemp(request.param), shape, matrices, seed=len(request.param))
 
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     return Case(tmp_path_factory.mktemp("llama"), Shape(), ATTENTION + FFN, seed=21)
 
 
 @pytest.fixture(scope="module")
 def reglu(tmp_path_factory, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     return Case(tmp_path_factory.mktemp("reglu"), Shape(activation="relu", ffn=256), ATTENTION + FFN, seed=31)
 
 
@@ -202,8 +196,6 @@ def test_experts_are_merged(tmp_path, has_native):
 
 
 def test_a_record_has_the_neurons_that_fire_beside_an_adapter_of_their_matrices(tmp_path, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     shape, matrices = FAMILIES["reglu"]
     case = Case(tmp_path, shape, matrices, seed=1)
     active = {}

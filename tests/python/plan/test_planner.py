@@ -31,8 +31,6 @@ def model(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def recording(tmp_path_factory, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     folder = tmp_path_factory.mktemp("recording")
     text = folder / "text.txt"
     text.write_text((MODELS / "eval.txt").read_text()[:1500])
@@ -42,8 +40,6 @@ def recording(tmp_path_factory, has_native):
 
 @pytest.fixture(scope="module")
 def plan(model, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     return make_plan(model, device=PHONE, cores=CORES)
 
 
@@ -137,8 +133,6 @@ def test_every_choice_has_a_reason(plan):
 
 @pytest.mark.all
 def test_the_planner_finds_cores_of_its_own(model, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     free = make_plan(model, device=PHONE, overrides=["memory.ffn_in_dram=50%"])["engine"]
     at_work = {*free["units"]["value"], free["clusters"]["io_core"]["value"]}  # one may be left for reading
     assert {"cpu1", "cpu2", "cpu3", "cpu4", "cpu5"} <= at_work
@@ -225,8 +219,6 @@ def test_heads_stay_with_cores_where_the_accelerator_can_not_read_them():
 
 
 def test_a_position_takes_what_its_format_and_its_heads_take(model, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     kv, dim = native_call("plan_facts", compose(model, PHONE, []).tree)["kv"], 128
     assert {form: of["pair_bytes"] for form, of in kv.items()} == {
         "f32": 8 * dim, "f16": 4 * dim, "int8_fp8": 2 * dim + 8, "int8_e5m2": 2 * dim + 8,

@@ -11,8 +11,6 @@ QUICKSTART = ROOT / "experiments/quickstart.yaml"
 
 @pytest.fixture(scope="module")
 def paged(has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     return vitro.run(QUICKSTART, overrides={"engine.policy": "mmap", "memory.budget": "6 MiB", "workload.output_tokens": 6})
 
 

@@ -16,7 +16,7 @@ PUBLISHED = ("experiment", "device", "plan", "engine", "model", "workload")
 # Files of other kinds, with readers and messages of their own.
 OTHERS = {"figures.yaml", "map.yaml", "peers-dram.yaml", "peers-flash.yaml", "small.yaml", "suite.yaml"}
 FOLDERS = {"devices": "device", "soc": "cluster", "cores": "cluster", "kernels": "cluster", "npu": "npu", "storage": "ufs",
-           "models": "model","engines": "engine", "workloads": "workload"}
+           "models": "model", "engines": "engine", "workloads": "workload"}
 KINDS = {"snapdragon_8_elite.yaml": "device", "policy.yaml": "cpu", "oneplus12_neon.yaml": "device", "device.yaml": "device",
          "offload-plan.yaml": "plan"}
 
@@ -38,8 +38,6 @@ def load(text):
 
 @pytest.fixture(scope="module")
 def checkers(has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     made = {name: jsonschema.Draft7Validator(files.schema(name)) for name in files.MADE}
     for checker in made.values():
         checker.check_schema(checker.schema)
@@ -148,7 +146,7 @@ def test_the_engine_knows_each_key(checkers, of):
     module, complain = of
     ask, known = Asker(complain, module._BASE), module.forms()
     detailed = {top: ask.with_value((top, "fidelity"), "detailed") for top in ("dram", "ufs")}
-    assert set(ask.said((NOBODY,), 1).expected.removeprefix("one of: ").split(", ")) == set(known)
+    assert set(ask.said((NOBODY,), 1).choices) == set(known)
     asked = 0
     for top, form in known.items():
         if top == "model":

@@ -33,8 +33,6 @@ ROWS = "[...document.querySelectorAll('table.points tbody tr')].filter(row => !r
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     folder = tmp_path_factory.mktemp("study")
     base = yaml.safe_load((ROOT / "experiments/quickstart.yaml").read_text())
     base |= {"experiment": "a <b>bold</b> & odd name", "device": "vitro:devices/oneplus12"}

@@ -11,8 +11,6 @@ FEW, ALL = 24, 300
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     return tmp_path_factory.mktemp("torture")
 
 
@@ -46,8 +44,6 @@ def test_what_a_case_ran_is_its_replay(folder):
 
 
 def test_a_fault_that_loses_nothing_is_told_apart_from_the_one_that_ends_a_run(has_native):
-    if not has_native:
-        pytest.skip("the extension module is not built")
     tally = swarm.Tally()
     tally.take({"outcome": "failed", "why": "", "fired": {"latency": 3, "read_error": 1}, "case": {}})
     tally.take({"outcome": "recovered", "why": "", "fired": {"latency": 2}, "case": {}})
