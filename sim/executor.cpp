@@ -15,24 +15,35 @@ constexpr hw::Label kResume{0, 0}, kDrain{0, 1}, kResult{0, 2};
 
 sc_core::sc_time to_sc(Picoseconds t) { return sc_core::sc_time::from_value(static_cast<sc_dt::uint64>(t.count())); }
 
+// While it lives, what a module reports as fatal is thrown: it would end the process without a word.
+class FatalThrows {
+ public:
+  FatalThrows() : before_(sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW)) {}
+  ~FatalThrows() { sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, before_); }
+  FatalThrows(const FatalThrows&) = delete;
+  FatalThrows& operator=(const FatalThrows&) = delete;
+
+ private:
+  sc_core::sc_actions before_;
+};
+
 // Goes on until nobody has anything to do, somebody stops the kernel, or done() after a pause: modules of others may pause, too.
 template <class Done>
 void run_kernel(Done done) {
-  // What a module reports as fatal would end the process without a word.
-  const sc_core::sc_actions fatal = sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_DISPLAY | sc_core::SC_THROW);
-  std::string problem;
+  if (sc_core::sc_get_status() == sc_core::SC_STOPPED) throw RunError("a SystemC module had called sc_stop() before this run began");
+  const FatalThrows fatal_throws;
+  const auto failed = [] { return fmt::format("a SystemC module failed at {}: ", sc_core::sc_time_stamp().to_string()); };
   try {
-    if (sc_core::sc_get_status() == sc_core::SC_STOPPED) throw RunError("a SystemC module had called sc_stop() before this run began");
     do {
       sc_core::sc_start();
     } while (!done() && sc_core::sc_get_status() == sc_core::SC_PAUSED && sc_core::sc_pending_activity());
   } catch (const sc_core::sc_report& report) {
-    problem = fmt::format("a SystemC module failed at {}: {}: {}", sc_core::sc_time_stamp().to_string(), report.get_msg_type(),
-                          report.get_msg());
-    if (const char* process = report.get_process_name()) problem += fmt::format(" (in {})", process);
+    const char* const process = report.get_process_name();
+    throw RunError(fmt::format("{}{}: {}{}", failed(), report.get_msg_type(), report.get_msg(),
+                               process != nullptr ? fmt::format(" (in {})", process) : ""));
+  } catch (const std::exception& error) {  // from outside of a process, such as start_of_simulation()
+    throw RunError(failed() + error.what());
   }
-  sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, fatal);
-  if (!problem.empty()) throw RunError(problem);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 
 namespace vitro::hw {
 
-// A port sends one line per its bytes / cap and has `window` lines under way at most; requests of one port go in turn, unless
+// A port sends a line every (bytes of a line / cap) and has `window` lines under way at most; requests of one port go in turn, unless
 // the pace of an earlier one leaves room. Siblings share what the memory takes by weight (start-time fair queueing).
 class DetailedDram final : public DramModel, private LineSink {
  public:

@@ -12,6 +12,17 @@ namespace {
 
 enum Kind : std::uint16_t { kArrive, kEndResponse, kFail };
 
+// Whether it is answered already, since there is nothing to move.
+bool answered_at_once(tlm::tlm_generic_payload& payload) {
+  if (payload.is_read() || payload.is_write()) {
+    if (payload.get_data_length() > 0) return false;
+    payload.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
+  } else {
+    payload.set_response_status(tlm::TLM_OK_RESPONSE);  // TLM_IGNORE_COMMAND
+  }
+  return true;
+}
+
 }  // namespace
 
 TlmAgent::TlmAgent(const sc_core::sc_module_name& name, Context& context, DramModel& dram, PortId port, std::uint32_t outstanding,
@@ -29,18 +40,8 @@ void TlmAgent::connect(sc_core::sc_port_b<tlm::tlm_fw_transport_if<>>& forward, 
   forward.bind(*this);
 }
 
-bool TlmAgent::refuses(tlm::tlm_generic_payload& payload) {
-  if (payload.is_read() || payload.is_write()) {
-    if (payload.get_data_length() > 0) return false;
-    payload.set_response_status(tlm::TLM_BURST_ERROR_RESPONSE);
-  } else {
-    payload.set_response_status(tlm::TLM_OK_RESPONSE);  // TLM_IGNORE_COMMAND
-  }
-  return true;
-}
-
 void TlmAgent::b_transport(tlm::tlm_generic_payload& payload, sc_core::sc_time& delay) {
-  if (refuses(payload)) return;
+  if (answered_at_once(payload)) return;
   sc_core::sc_event ended;
   arrive({&payload, &ended}, delay);
   sc_core::wait(ended);
@@ -53,7 +54,7 @@ tlm::tlm_sync_enum TlmAgent::nb_transport_fw(tlm::tlm_generic_payload& payload, 
     return tlm::TLM_COMPLETED;
   }
   if (phase != tlm::BEGIN_REQ) return tlm::TLM_ACCEPTED;  // phases of others may be ignored
-  if (refuses(payload)) return tlm::TLM_COMPLETED;
+  if (answered_at_once(payload)) return tlm::TLM_COMPLETED;
   if (!payload.has_mm()) {
     fail_later("sent a payload without a memory manager by nb_transport_fw()");
     return tlm::TLM_COMPLETED;

@@ -42,7 +42,6 @@ class TlmAgent final : public sc_core::sc_module, private tlm::tlm_fw_transport_
   void end(std::uint32_t tag);
   void respond();
   void end_response();
-  bool refuses(tlm::tlm_generic_payload& payload);
   void fail_later(std::string problem);
 
   Context& context_;

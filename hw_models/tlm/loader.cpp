@@ -249,12 +249,7 @@ void register_tlm(Registry& registry) {
   registry.add(std::move(initiator));
 }
 
-bool has_tlm_modules(const PluginRef& ref) {
-  const Library library = open_library(ref);
-  return symbol(library, kTarget) != nullptr || symbol(library, kInitiator) != nullptr;
-}
-
-TlmModules tlm_modules(const PluginRef& ref) {
+std::optional<TlmModules> tlm_modules(const PluginRef& ref) {
   Library library = open_library(ref);
   TlmModules all;
   for (const char* name : {kTarget, kInitiator}) {
@@ -264,7 +259,8 @@ TlmModules tlm_modules(const PluginRef& ref) {
     all.models.emplace_back(name == kTarget ? "tlm" : "tlm_initiator");
     for (const ParamSpec& spec : specs({ref, info}, {})) all.keys.emplace_back(spec.key);
   }
-  library.release();
+  if (all.models.empty()) return std::nullopt;
+  library.release();  // as in load()
   return all;
 }
 

@@ -1,6 +1,7 @@
 // Loads shared objects with SystemC modules (plugin.hpp) and makes them device models: `tlm.detailed`, a DRAM, and
 // `tlm_initiator.detailed`, an agent that loads the DRAM. The block that uses one names its file by `plugin:`.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,13 +12,13 @@ namespace vitro::hw {
 
 void register_tlm(Registry& registry);
 
-// What a shared object has of both, for lists. Throws ConfigError as the models do: no such file, no such symbol, another version.
+// What a shared object has of both, for lists.
 struct TlmModules {
   std::string name, description;  // of the target, where it has one
   std::vector<std::string> models;  // as `model:` of a block says: "tlm", "tlm_initiator"
   std::vector<std::string> keys;    // that they read
 };
-bool has_tlm_modules(const PluginRef& ref);
-TlmModules tlm_modules(const PluginRef& ref);
+// Empty: it has neither. Throws ConfigError as the models do: no such file, another version.
+std::optional<TlmModules> tlm_modules(const PluginRef& ref);
 
 }  // namespace vitro::hw

@@ -99,6 +99,10 @@ void TlmTargetMemory::begin_request(Line& line) {
   requesting_ = true;
   const tlm::tlm_sync_enum status = (*forward_)->nb_transport_fw(line, phase, delay);
   if (status == tlm::TLM_ACCEPTED) return;
+  if (line.state == State::answered) {
+    return fail_later(fmt::format("answered {} twice: by BEGIN_RESP and by what nb_transport_fw() returned (expected TLM_ACCEPTED)",
+                                  described(line)));
+  }
   if (status == tlm::TLM_UPDATED && phase != tlm::END_REQ && phase != tlm::BEGIN_RESP) {
     return fail_later(fmt::format("answered BEGIN_REQ with the phase {} (expected END_REQ or BEGIN_RESP)", phase.get_name()));
   }
@@ -163,8 +167,9 @@ void TlmTargetMemory::finish(Line& line) {
   if (!requesting_ && std::exchange(refused_, false)) sink_->room();
 }
 
-// The target may keep the payload longer than its answer.
+// The target may keep the payload longer than its answer. reset() deletes the extensions that it left for that.
 void TlmTargetMemory::free(tlm::tlm_generic_payload* payload) {
+  payload->reset();
   auto* const line = static_cast<Line*>(payload);
   line->state = State::idle;
   idle_.push_back(line);

@@ -83,11 +83,10 @@ Json list_plugins(const std::string& folder) {
     if (!seen.insert(ref.path).second) continue;
     Json row{{"name", std::filesystem::path(ref.path).stem().string()}, {"path", ref.path}};
     try {
-      if (hw::has_tlm_modules(ref)) {
-        const hw::TlmModules modules = hw::tlm_modules(ref);
-        row["name"] = modules.name;
-        row["description"] = fmt::format("{}; for `model: {}` of a block with `plugin:`, with {}", modules.description,
-                                         fmt::join(modules.models, "`, `"), fmt::join(modules.keys, ", "));
+      if (const std::optional<hw::TlmModules> modules = hw::tlm_modules(ref)) {
+        row["name"] = modules->name;
+        row["description"] = fmt::format("{}; for `model: {}` of a block with `plugin:`, with {}", modules->description,
+                                         fmt::join(modules->models, "`, `"), fmt::join(modules->keys, ", "));
         rows.push_back(std::move(row));
         continue;
       }

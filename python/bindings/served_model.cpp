@@ -1,9 +1,10 @@
 #include "served_model.hpp"
-#include "python_errors.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+
+#include "python_errors.hpp"
 
 namespace py = pybind11;
 

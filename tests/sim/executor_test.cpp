@@ -208,5 +208,28 @@ TEST(SimExecutor, what_a_module_reports_or_throws_is_a_message) {
   EXPECT_THAT(failure_with([] { throw std::runtime_error("no bank"); }), ::testing::HasSubstr("no bank"));
 }
 
+// Throws outside of any process, where SystemC passes exceptions on as they are.
+struct FailsToStart final : sc_core::sc_module {
+  explicit FailsToStart(const sc_core::sc_module_name& name) : sc_module(name) {}
+  void start_of_simulation() override { throw std::runtime_error("no licence"); }
+};
+
+TEST(SimExecutor, what_a_module_throws_before_time_begins_is_a_message_and_leaves_reports_as_they_were) {
+  FreshContext context;
+  SimExecutor executor;
+  FailsToStart module("module");
+  Task<void> task = count_sleeps(&executor, 20'000);
+  const sc_core::sc_actions before = sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, sc_core::SC_DEFAULT_FATAL_ACTIONS);
+  std::string message;
+  try {
+    executor.run(task);
+  } catch (const std::exception& error) {
+    EXPECT_NE(dynamic_cast<const RunError*>(&error), nullptr);
+    message = error.what();
+  }
+  EXPECT_EQ(message, "a SystemC module failed at 0 s: no licence");
+  EXPECT_EQ(sc_core::sc_report_handler::set_actions(sc_core::SC_FATAL, before), sc_core::SC_DEFAULT_FATAL_ACTIONS);
+}
+
 }  // namespace
 }  // namespace vitro::sim

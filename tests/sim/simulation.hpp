@@ -12,26 +12,11 @@
 #include "engine/machine/function.hpp"
 #include "engine/machine/trace.hpp"
 #include "sim/machine.hpp"
+#include "tests/hw_models/tlm/fresh_context.hpp"
 
 namespace vitro::sim {
 
-// Swaps the current SystemC context for a fresh one while it lives. Modules made in it must be gone before it goes.
-class FreshContext {
- public:
-  FreshContext() : saved_(sc_core::sc_curr_simcontext), mine_(std::make_unique<sc_core::sc_simcontext>()) {
-    sc_core::sc_curr_simcontext = mine_.get();
-  }
-  ~FreshContext() {
-    mine_.reset();
-    sc_core::sc_curr_simcontext = saved_;
-  }
-  FreshContext(const FreshContext&) = delete;
-  FreshContext& operator=(const FreshContext&) = delete;
-
- private:
-  sc_core::sc_simcontext* saved_;
-  std::unique_ptr<sc_core::sc_simcontext> mine_;
-};
+using hw::FreshContext;
 
 // A device of round numbers, for times computed by hand: two cores of 1 GHz that do one multiply-add per cycle and 10 GB/s
 // each, 16 GB/s together; no overhead unless a test sets one.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "engine/quant/kv_rows.hpp"
@@ -31,7 +30,9 @@ KvConfig read_kv_with(Reader reader, const std::vector<BroughtKeep>& brought) {
   kv.block_tokens = static_cast<std::uint32_t>(reader.integer("block_tokens", 1, 4096, kv.block_tokens));
   if (reader.has("dram_tokens")) kv.dram_tokens = static_cast<std::uint32_t>(reader.integer("dram_tokens", 0, 1 << 24));
   std::vector<std::string> rules = kv_keep_rules().names();
-  std::ranges::transform(brought, std::back_inserter(rules), &BroughtKeep::name);
+  for (const BroughtKeep& rule : brought) {  // in a run it is registered as well
+    if (std::ranges::find(rules, rule.name) == rules.end()) rules.push_back(rule.name);
+  }
   kv.keep = reader.choice("keep", rules, kv.keep);
   const auto is_followed = [&kv](const BroughtKeep& rule) { return rule.name == kv.keep && rule.follows_budget; };
   const bool follows_budget = std::ranges::any_of(brought, is_followed);

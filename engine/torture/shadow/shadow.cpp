@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "engine/torture/shadow/findings.hpp"
+
 namespace vitro {
 namespace {
-
-constexpr std::size_t kMost = 4;  // findings: the others follow from the first ones
 
 bool overlap(Bytes a, Bytes a_end, Bytes b, Bytes b_end) { return a < b_end && b < a_end; }
 
@@ -17,13 +17,9 @@ std::string shown(const ReadRequest& read) {
 
 }  // namespace
 
-void Shadow::found(std::string what) {
-  if (findings_.size() < kMost) findings_.push_back(std::move(what));
-}
+void Shadow::found(std::string what) { add_finding(findings_, std::move(what)); }
 
-void Shadow::doubt(std::string what) {
-  if (doubts_.size() < kMost) doubts_.push_back(std::move(what));
-}
+void Shadow::doubt(std::string what) { add_finding(doubts_, std::move(what)); }
 
 void Shadow::request_begins() {
   doubts_.clear();

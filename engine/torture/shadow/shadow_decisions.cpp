@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/torture/shadow/findings.hpp"
+
 namespace vitro {
 namespace {
-
-constexpr std::size_t kMostSaid = 4;
 
 // "12+3" -> 12, 3
 std::pair<std::uint64_t, std::uint64_t> run_in(std::string_view text) {
@@ -21,9 +21,7 @@ std::pair<std::uint64_t, std::uint64_t> run_in(std::string_view text) {
 
 }  // namespace
 
-void ShadowDecisions::found(std::string what) {
-  if (findings_.size() < kMostSaid) findings_.push_back(std::move(what));
-}
+void ShadowDecisions::found(std::string what) { add_finding(findings_, std::move(what)); }
 
 void ShadowDecisions::begin_anew() {
   pages_.clear();

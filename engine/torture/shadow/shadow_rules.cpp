@@ -4,12 +4,9 @@
 
 #include <algorithm>
 
+#include "engine/torture/shadow/findings.hpp"
+
 namespace vitro {
-namespace {
-
-constexpr std::size_t kMostFindings = 4;
-
-}  // namespace
 
 WatchedRule::WatchedRule(std::unique_ptr<Eviction> rule, const EvictionOptions& options, ShadowRules& shadow)
     : EvictionWrapper(std::move(rule)), shadow_(shadow), options_(options) {
@@ -145,8 +142,6 @@ void ShadowRules::hold_against(const NeuronCache& cache) {
   for (WatchedRule* rule : rules_) rule->hold_against(cache);
 }
 
-void ShadowRules::found(std::string what) {
-  if (findings_.size() < kMostFindings) findings_.push_back(std::move(what));
-}
+void ShadowRules::found(std::string what) { add_finding(findings_, std::move(what)); }
 
 }  // namespace vitro

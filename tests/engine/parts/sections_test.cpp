@@ -107,6 +107,13 @@ TEST(KvSection, its_keys_say_how_and_where) {
   expect_says(R"({"block_tokens": 0})", read_kv, "engine.section.block_tokens: ");
 }
 
+TEST(KvSection, a_brought_rule_that_is_registered_as_well_is_listed_once) {
+  const auto with_two = [](Reader reader) { return read_kv_with(std::move(reader), {{"recent"}, {"mine"}}); };
+  const std::string error = error_of(R"({"keep": "newest"})", with_two);
+  EXPECT_NE(error.find(", mine"), std::string::npos) << error;
+  EXPECT_EQ(error.find("recent"), error.rfind("recent")) << error;
+}
+
 TEST(PlacementSection, units_are_named_or_counted) {
   EXPECT_EQ(read("{}", placement_of).kind, "cores");
   EXPECT_EQ(read("{}", placement_of).threads, 0u) << "as many as help";

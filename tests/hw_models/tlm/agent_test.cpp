@@ -1,5 +1,6 @@
 #include "hw_models/tlm/agent.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tlm_utils/simple_initiator_socket.h>
 
@@ -12,6 +13,7 @@ namespace vitro::hw {
 namespace {
 
 using sc_core::sc_time;
+using ::testing::HasSubstr;
 
 // Every request takes a microsecond, whatever else is there.
 class SlowDram final : public DramModel {
@@ -87,31 +89,34 @@ struct Phases final : sc_core::sc_module, tlm::tlm_mm_interface {
 
 const sc_time kUs(1, sc_core::SC_US), kGap(100, sc_core::SC_NS);
 
-TEST(TlmAgent, a_response_waits_for_the_end_of_the_one_before) {
+// An initiator at an agent at a slow DRAM.
+template <class I>
+struct Bench {
+  explicit Bench(std::uint32_t outstanding) : agent("agent", context, dram, PortId(1), outstanding, "acme") {
+    agent.connect(initiator.socket.get_base_port(), initiator.socket.get_base_export());
+  }
   FreshContext fresh;
-  SystemCContext context("context");
-  SlowDram dram(context);
-  Phases initiator("initiator");
-  TlmAgent agent("agent", context, dram, PortId(1), 8, "acme");
-  agent.connect(initiator.socket.get_base_port(), initiator.socket.get_base_export());
+  SystemCContext context{"context"};
+  SlowDram dram{context};
+  I initiator{"initiator"};
+  TlmAgent agent;
+};
+
+TEST(TlmAgent, a_response_waits_for_the_end_of_the_one_before) {
+  Bench<Phases> bench(8);
   sc_core::sc_start();
-  EXPECT_EQ(initiator.begun, (std::vector{kUs, kUs + kGap, kUs + 2 * kGap}));
-  EXPECT_EQ(initiator.freed, 3);
-  ASSERT_EQ(dram.requests.size(), 3u);
-  EXPECT_EQ(dram.requests[2].address, 2 * 4096u);
-  EXPECT_EQ(dram.requests[2].written, 64u);
-  EXPECT_EQ(agent.bytes_moved(Picoseconds(0), context.now()), 192);
+  EXPECT_EQ(bench.initiator.begun, (std::vector{kUs, kUs + kGap, kUs + 2 * kGap}));
+  EXPECT_EQ(bench.initiator.freed, 3);
+  ASSERT_EQ(bench.dram.requests.size(), 3u);
+  EXPECT_EQ(bench.dram.requests[2].address, 2 * 4096u);
+  EXPECT_EQ(bench.dram.requests[2].written, 64u);
+  EXPECT_EQ(bench.agent.bytes_moved(Picoseconds(0), bench.context.now()), 192);
 }
 
 TEST(TlmAgent, a_request_is_taken_when_memory_has_room_for_it) {
-  FreshContext fresh;
-  SystemCContext context("context");
-  SlowDram dram(context);
-  Phases initiator("initiator");
-  TlmAgent agent("agent", context, dram, PortId(1), 1, "acme");
-  agent.connect(initiator.socket.get_base_port(), initiator.socket.get_base_export());
+  Bench<Phases> bench(1);
   sc_core::sc_start();
-  EXPECT_EQ(initiator.taken, (std::vector{sc_core::SC_ZERO_TIME, kUs, 2 * kUs}));
+  EXPECT_EQ(bench.initiator.taken, (std::vector{sc_core::SC_ZERO_TIME, kUs, 2 * kUs}));
 }
 
 struct Caller final : sc_core::sc_module {
@@ -139,28 +144,53 @@ struct Caller final : sc_core::sc_module {
 };
 
 TEST(TlmAgent, calls_that_block_end_when_their_bytes_have_moved) {
-  FreshContext fresh;
-  SystemCContext context("context");
-  SlowDram dram(context);
-  Caller initiator("initiator");
-  TlmAgent agent("agent", context, dram, PortId(1), 1, "acme");
-  agent.connect(initiator.socket.get_base_port(), initiator.socket.get_base_export());
+  Bench<Caller> bench(1);
   sc_core::sc_start();
-  EXPECT_EQ(initiator.ends, (std::vector{kGap + kUs, kGap + 2 * kUs}));
-  EXPECT_EQ(initiator.status, tlm::TLM_OK_RESPONSE);
+  EXPECT_EQ(bench.initiator.ends, (std::vector{kGap + kUs, kGap + 2 * kUs}));
+  EXPECT_EQ(bench.initiator.status, tlm::TLM_OK_RESPONSE);
 }
 
 TEST(TlmAgent, a_request_without_bytes_is_answered_with_an_error) {
-  FreshContext fresh;
-  SystemCContext context("context");
-  SlowDram dram(context);
-  Caller initiator("initiator");
-  initiator.length = 0;
-  TlmAgent agent("agent", context, dram, PortId(1), 1, "acme");
-  agent.connect(initiator.socket.get_base_port(), initiator.socket.get_base_export());
+  Bench<Caller> bench(1);
+  bench.initiator.length = 0;
   sc_core::sc_start();
-  EXPECT_EQ(initiator.status, tlm::TLM_BURST_ERROR_RESPONSE);
-  EXPECT_TRUE(dram.requests.empty());
+  EXPECT_EQ(bench.initiator.status, tlm::TLM_BURST_ERROR_RESPONSE);
+  EXPECT_TRUE(bench.dram.requests.empty());
+}
+
+// Breaks the protocol: no memory manager, or the end of a response that never began.
+struct Careless final : sc_core::sc_module {
+  tlm_utils::simple_initiator_socket<Careless> socket;
+  explicit Careless(const sc_core::sc_module_name& name) : sc_module(name), socket("socket") {
+    SC_HAS_PROCESS(Careless);
+    SC_THREAD(send);
+  }
+  void send() {
+    tlm::tlm_generic_payload payload;
+    payload.set_read();
+    payload.set_data_length(64);
+    sc_time delay = sc_core::SC_ZERO_TIME;
+    socket->nb_transport_fw(payload, phase, delay);
+    wait(kUs);
+  }
+  tlm::tlm_phase phase;
+};
+
+std::string failure_of(const tlm::tlm_phase& phase) {
+  Bench<Careless> bench(1);
+  bench.initiator.phase = phase;
+  try {
+    sc_core::sc_start();
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  return "(none)";
+}
+
+TEST(TlmAgent, a_broken_protocol_is_a_message) {
+  EXPECT_THAT(failure_of(tlm::BEGIN_REQ),
+              HasSubstr("the TLM initiator \"acme\" sent a payload without a memory manager by nb_transport_fw()"));
+  EXPECT_THAT(failure_of(tlm::END_RESP), HasSubstr("the TLM initiator \"acme\" sent END_RESP without a response to end"));
 }
 
 }  // namespace

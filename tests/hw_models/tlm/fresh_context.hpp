@@ -14,6 +14,8 @@ class FreshContext {
     mine_.reset();
     sc_core::sc_curr_simcontext = saved_;
   }
+  FreshContext(const FreshContext&) = delete;
+  FreshContext& operator=(const FreshContext&) = delete;
 
  private:
   sc_core::sc_simcontext* saved_;

@@ -220,20 +220,73 @@ struct Echo final : sc_core::sc_module {
   tlm_utils::peq_with_cb_and_phase<Echo> events;
 };
 
-TEST(TlmTargetMemory, a_broken_protocol_is_a_message) {
+// What a read of `bytes` fails with.
+template <class T>
+std::string failure_of(Style style, Bytes bytes = 64) {
   FreshContext fresh;
   SystemCContext context("context");
-  Echo target("target");
-  auto memory = std::make_unique<TlmTargetMemory>("memory", context, limits(Style::four_phases, 4), "acme");
+  T target("target");
+  auto memory = std::make_unique<TlmTargetMemory>("memory", context, limits(style, 4), "acme");
   memory->connect(target.socket.get_base_export(), target.socket.get_base_port());
   DetailedDram dram({context, "dram"}, std::move(memory), {});
-  dram.submit({dram.add_port({"a", {1e12}}), 64, 0, Picoseconds(0), 0}, [] {});
+  dram.submit({dram.add_port({"a", {1e12}}), bytes, 0, Picoseconds(0), 0}, [] {});
   try {
     sc_core::sc_start();
-    FAIL();
   } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), HasSubstr("\"acme\" sent BEGIN_RESP for a transaction that it has answered or never had"));
+    return error.what();
   }
+  return "(none)";
+}
+
+TEST(TlmTargetMemory, a_broken_protocol_is_a_message) {
+  EXPECT_THAT(failure_of<Echo>(Style::four_phases),
+              HasSubstr("\"acme\" sent BEGIN_RESP for a transaction that it has answered or never had"));
+}
+
+// Responds before it returns, and returns that the transaction is complete.
+struct Hasty final : sc_core::sc_module {
+  tlm_utils::simple_target_socket<Hasty> socket;
+  explicit Hasty(const sc_core::sc_module_name& name) : sc_module(name), socket("socket") {
+    socket.register_nb_transport_fw(this, &Hasty::forward);
+  }
+  tlm::tlm_sync_enum forward(tlm::tlm_generic_payload& payload, tlm::tlm_phase&, sc_time& delay) {
+    payload.set_response_status(tlm::TLM_OK_RESPONSE);
+    tlm::tlm_phase phase = tlm::BEGIN_RESP;
+    socket->nb_transport_bw(payload, phase, delay);
+    return tlm::TLM_COMPLETED;
+  }
+};
+
+TEST(TlmTargetMemory, an_answer_by_phase_and_by_return_is_one_too_many) {
+  EXPECT_THAT(failure_of<Hasty>(Style::four_phases),
+              HasSubstr("\"acme\" answered a read of 64 bytes at 0x0, begun at 0.000 us, twice: by BEGIN_RESP and by what "
+                        "nb_transport_fw() returned (expected TLM_ACCEPTED)"));
+}
+
+struct Mark final : tlm::tlm_extension<Mark> {
+  Mark() { ++alive; }
+  ~Mark() override { --alive; }
+  tlm_extension_base* clone() const override { return new Mark; }
+  void copy_from(const tlm_extension_base&) override {}
+  static inline int alive = 0;
+};
+
+// Leaves an extension that is to go with the transaction, as simulators of DRAM do.
+struct Marks final : sc_core::sc_module {
+  tlm_utils::simple_target_socket<Marks> socket;
+  explicit Marks(const sc_core::sc_module_name& name) : sc_module(name), socket("socket") {
+    socket.register_b_transport(this, &Marks::b_transport);
+  }
+  void b_transport(tlm::tlm_generic_payload& payload, sc_time&) {
+    EXPECT_EQ(payload.get_extension<Mark>(), nullptr) << "of an earlier transaction";
+    payload.set_auto_extension(new Mark);
+    payload.set_response_status(tlm::TLM_OK_RESPONSE);
+  }
+};
+
+TEST(TlmTargetMemory, extensions_of_a_target_go_with_their_transaction) {
+  EXPECT_EQ(failure_of<Marks>(Style::annotates, KiB), "(none)");
+  EXPECT_EQ(Mark::alive, 0);
 }
 
 TEST(TlmTargetMemory, addresses_are_whole_transactions_below_the_capacity) {

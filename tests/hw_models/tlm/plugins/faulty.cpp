@@ -68,6 +68,6 @@ using vitro::hw::TlmUnit;
 #ifdef FAULTY_INFO
 extern "C" const vitro::hw::TlmPluginInfo vitro_tlm_target;
 const vitro::hw::TlmPluginInfo vitro_tlm_target = {FAULTY_INFO, "faulty", "of another version"};
-#else
+#elif !defined(NEITHER)
 VITRO_TLM_TARGET("constant", "for tests", vitro::hw::kLooselyTimed, kParameters, make)
 #endif
