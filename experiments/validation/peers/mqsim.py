@@ -1,10 +1,11 @@
-"""Records what MQSim gives for reads that our detailed flash is held against (docs/results/peers.md).
+"""Records what MQSim gives for reads and writes that our detailed flash is held against (docs/results/peers.md).
 
     git clone https://github.com/CMU-SAFARI/MQSim CHECKOUT && make -C CHECKOUT     # outside this tree
     python experiments/validation/peers/mqsim.py CHECKOUT                          # writes the record
 
 One host keeps `depth` commands in an NVMe queue. Map and cache are taken out (ideal map, caching off), the host link is 64 GB/s. MQSim
-counts its own rates in whole seconds, so the rate here is the commands that were served until `Stop_Time`, over that time.
+counts its own rates in whole seconds, so the rate here is the commands that were served until `Stop_Time`, over that time. Without a
+cache a write ends when its pages are programmed. Too little is written for a garbage collection.
 """
 import argparse
 import json
@@ -18,11 +19,12 @@ SECTOR, PAGE = 512, 16 << 10
 SECONDS = 0.5
 
 # MQSim counts channel transfers in whole ns for two bytes: 1 GB/s per byte of width.
-PHONE = {"channels": 2, "dies_per_channel": 8, "planes": 1, "read_us": 45, "channel_gb_per_s": 4}
+PHONE = {"channels": 2, "dies_per_channel": 8, "planes": 1, "read_us": 45, "program_us": 600, "channel_gb_per_s": 4}
 DEVICES = {
     "2 channels of 8 dies": PHONE,
     "the same, tR 18 us": PHONE | {"read_us": 18},
     "the same, tR 75 us": PHONE | {"read_us": 75},
+    "the same, tPROG 200 us": PHONE | {"program_us": 200},
     "the same, 4 planes": PHONE | {"planes": 4},
     "the same, 1 GB/s": PHONE | {"channel_gb_per_s": 1},
     "1 channel of 4 dies": PHONE | {"channels": 1, "dies_per_channel": 4},
@@ -31,7 +33,7 @@ DEVICES = {
 
 
 def patterns():
-    """-> [(device, {block, depth, sequential})]"""
+    """-> [(device, {block, depth, sequential, write})]"""
     rows = [("2 channels of 8 dies", block, depth, False) for block in (4, 16, 64) for depth in (1, 4, 16, 32)]
     rows += [(device, block, depth, False) for device in ("the same, tR 18 us", "the same, tR 75 us", "1 channel of 4 dies",
                                                           "8 channels of 4 dies") for block, depth in ((4, 8), (4, 32), (16, 8))]
@@ -39,7 +41,12 @@ def patterns():
     rows += [("2 channels of 8 dies", block, depth, True) for block, depth in ((16, 1), (16, 8))]
     rows += [(device, 128, 16, False) for device in ("2 channels of 8 dies", "1 channel of 4 dies", "8 channels of 4 dies")]
     rows += [("the same, 1 GB/s", *load) for load in ((4, 32, False), (16, 32, False), (64, 8, True))]
-    return [(device, {"block_kib": block, "depth": depth, "sequential": sequential}) for device, block, depth, sequential in rows]
+    written = [("2 channels of 8 dies", block, depth, True) for block, first in ((16, 2), (64, 1)) for depth in (first, 4, 16, 64)]
+    written += [(device, block, depth, True) for device in ("the same, tPROG 200 us", "the same, 1 GB/s", "1 channel of 4 dies",
+                                                            "8 channels of 4 dies") for block, depth in ((16, 4), (16, 64), (128, 4))]
+    written += [("2 channels of 8 dies", block, depth, False) for block, depth in ((16, 2), (16, 16), (16, 64), (128, 8))]
+    return [(device, {"block_kib": block, "depth": depth, "sequential": sequential, "write": write})
+            for write, loads in ((False, rows), (True, written)) for device, block, depth, sequential in loads]
 
 
 def changed(text, values):
@@ -56,7 +63,8 @@ def configuration(checkout, device):
         "Plane_Allocation_Scheme": "PCWD" if device["planes"] > 1 else "CWDP", "Transaction_Scheduling_Policy": "OUT_OF_ORDER",
         "Flash_Channel_Count": device["channels"], "Flash_Channel_Width": device["channel_gb_per_s"], "Channel_Transfer_Rate": 1000,
         "Chip_No_Per_Channel": device["dies_per_channel"], "Flash_Technology": "SLC", "Die_No_Per_Chip": 1,
-        "Page_Read_Latency_LSB": device["read_us"] * 1000, "Plane_No_Per_Die": device["planes"],
+        "Page_Read_Latency_LSB": device["read_us"] * 1000, "Page_Program_Latency_LSB": device["program_us"] * 1000,
+        "Plane_No_Per_Die": device["planes"],
         "Block_No_Per_Plane": 256 // device["planes"], "Page_No_Per_Block": 256,
         "Page_Capacity": PAGE, "Page_Metadat_Capacity": 0})
 
@@ -71,7 +79,8 @@ def workload(device, pattern):
         "Priority_Class": "HIGH", "Device_Level_Data_Caching_Mode": "TURNED_OFF", "Channel_IDs": numbers(device["channels"]),
         "Chip_IDs": numbers(device["dies_per_channel"]), "Die_IDs": 0, "Plane_IDs": numbers(device["planes"]),
         "Initial_Occupancy_Percentage": 50, "Working_Set_Percentage": 80, "Synthetic_Generator_Type": "QUEUE_DEPTH",
-        "Read_Percentage": 100, "Address_Distribution": "STREAMING" if pattern["sequential"] else "RANDOM_UNIFORM",
+        "Read_Percentage": 0 if pattern["write"] else 100,
+        "Address_Distribution": "STREAMING" if pattern["sequential"] else "RANDOM_UNIFORM",
         "Percentage_of_Hot_Region": 0, "Generated_Aligned_Addresses": "true", "Address_Alignment_Unit": sectors,
         "Request_Size_Distribution": "FIXED", "Average_Request_Size": sectors, "Variance_Request_Size": 0, "Seed": 798,
         "Average_No_of_Reqs_in_Queue": pattern["depth"], "Intensity": 32768, "Stop_Time": round(SECONDS * 1e9),
