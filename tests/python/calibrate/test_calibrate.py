@@ -206,6 +206,7 @@ def test_the_device_file_is_one_and_every_value_has_its_source(native, device, t
             assert not isinstance(entry, dict) or ("kind" in entry and "source" in entry), name
 
 
+@pytest.mark.all
 def test_what_lies_beyond_the_calibration_is_said(native, device, tmp_path):
     calibrate.write(device, tmp_path / "host.yaml")
     arguments = ["run", ROOT / "experiments/quickstart.yaml", "--set", f"device={tmp_path / 'host.yaml'}", "--json"]
@@ -216,6 +217,7 @@ def test_what_lies_beyond_the_calibration_is_said(native, device, tmp_path):
     assert any("reads 1.04858e+06" in note for note in window["notes"])
 
 
+@pytest.mark.all
 def test_the_band_holds_the_prediction_and_grows_with_the_spread(native, device, tmp_path):
     def width(spread):
         tree = json.loads(json.dumps(device))

@@ -49,6 +49,7 @@ def test_rows_of_one_side_alone_are_left_out():
     assert records.compared({"a": row(1.0), "b": row(1.0, unit="GB/s")}, {"b": row(1.0), "c": row(1.0)}, True) == []
 
 
+@pytest.mark.all
 def test_a_record_is_compared_with_its_own_build(native, tmp_path):
     """Here a copy of this one: both have the same counts, whatever the machine is like."""
     other = tmp_path / "other"

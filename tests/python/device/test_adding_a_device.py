@@ -50,6 +50,7 @@ def run(command, folder, env, where):
     return answer.stdout + answer.stderr
 
 
+@pytest.mark.all
 def test_every_block_does_what_the_guide_says(checkout):
     folder, env = checkout
     said, notebook, seen = "", "", set()

@@ -41,6 +41,7 @@ def test_an_answer_is_complete(key):
     assert ("against" in answer) == ("as" in answer)
 
 
+@pytest.mark.all
 def test_each_mapped_figure_of_the_phone_has_its_rows(rows):
     expected = {key + suffix for key, answer in ANSWERS.items() if answer["device"] == "oneplus12" and answer["class"] != "given"
                 for suffix, _ in probing.leaves_of(FIGURES[key]["value"])}
@@ -84,6 +85,7 @@ def test_bounds_and_contradictions_keep_their_meaning(rows):
     assert rows["pi2_ufs_rand_iops_intro"]["simulated"] > 0
 
 
+@pytest.mark.all
 def test_the_command_prints_the_same_rows_and_off_ones_are_no_failure(native, rows):
     answer = native("characterize", DEVICE, "--json")
     assert answer.code == 0, answer.err

@@ -67,6 +67,7 @@ def speed(row):
     return row["metrics"]["decode_tokens_per_s"]
 
 
+@pytest.mark.all
 def test_the_guide_lists_what_is_in_the_plugins(checkout):
     assert "banks with open rows behind one bus; for `model: tlm`" in checkout[2]
     for text in re.findall(r"^```text\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL):

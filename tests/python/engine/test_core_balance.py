@@ -24,6 +24,7 @@ def test_balanced_cores_give_the_same_tokens_and_are_not_slower(units):
     assert rates.metric("ttft_ms") < even.metric("ttft_ms")  # a prompt is limited by what cores compute
 
 
+@pytest.mark.all
 def test_the_balance_repeats():
     assert run("rates", 8)["event_hash"] == run("rates", 8)["event_hash"]
 

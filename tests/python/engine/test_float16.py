@@ -44,6 +44,7 @@ def test_another_format_is_refused_with_the_key_and_those_there_are():
         run("sim", MODELS[0], graph={"activations": "f8"})
 
 
+@pytest.mark.all
 def test_likelihood_is_that_of_float32_to_a_thousandth(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text((EMBEDDED / "eval.txt").read_text()[:6000])

@@ -147,6 +147,7 @@ def test_the_loads_of_a_simulated_kernel_count_where_they_are_what_it_waits_for(
     assert buffer < fast
 
 
+@pytest.mark.all
 def test_zero_points_cost_a_simulated_gpu_arithmetic(native, quantised):
     dear = {"device.gpu.products.unpack.zero_point": "1e4"}
     for scheme, costs in (("w4g64z", True), ("w4g64", False)):

@@ -90,6 +90,7 @@ def test_each_of_several_cores_hands_its_share_of_the_products_over(native):
     assert two["counts"]["launches"] > one["counts"]["launches"]
 
 
+@pytest.mark.all
 @needs_worker
 def test_activations_are_the_placements(native):
     """W4A16 in the worker beside int8 on the core that has the output matrix: host and sim draw the same tokens."""

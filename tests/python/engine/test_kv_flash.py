@@ -65,6 +65,7 @@ def test_several_sequences_have_room_where_blocks_are_raised_to_whole_pages(nati
     assert kept.tokens == expected.tokens
 
 
+@pytest.mark.all
 def test_the_budget_keeps_no_more_free_than_the_format_takes(native):
     def cold(kv_format):
         return vitro.run(ROOT / "experiments/papers/mnn/decode.yaml", overrides={
@@ -81,6 +82,7 @@ def test_units_that_attend_and_tied_embeddings_are_told_apart(native):
     assert engine.code == 0 and engine.json["metrics"]["experts"]["launches_per_layer"] > 0, engine.err
 
 
+@pytest.mark.all
 def test_what_the_paper_says_of_keys_and_values_in_flash_has_a_row(native):
     answer = native("reproduce", "--paper", "mnn", "--only", "mnn_kv_flash_free_length", "--json")
     assert answer.code == 0, answer.err

@@ -124,6 +124,7 @@ def run_quantized(native, folder, schemes):
 KINDS_OF_SCHEMES = ("q4_0", "q4_k", "w4g32z", "w4_channel")
 
 
+@pytest.mark.all
 def test_quantized_model_still_runs(native, tmp_path):
     run_quantized(native, tmp_path, KINDS_OF_SCHEMES)
 

@@ -107,6 +107,7 @@ def test_a_worker_with_another_engine_is_named(fake, tmp_path):
     assert (frame["status"] == "failed").all() and frame["error"].str.contains("extension module is another one").all()
 
 
+@pytest.mark.all
 def test_a_lost_worker_loses_one_try_of_one_point(fake, tmp_path):
     text = (SWEEP % (tmp_path / "runs.log")).replace("runs.log}", "runs.log, sleep: 1}")
     (tmp_path / "w").mkdir()
@@ -124,6 +125,7 @@ def test_a_lost_worker_loses_one_try_of_one_point(fake, tmp_path):
     assert len(Path(tmp_path / "runs.log").read_text().split()) <= 5
 
 
+@pytest.mark.all
 def test_a_scheduler_that_goes_away_is_named_and_nothing_is_lost(fake, tmp_path):
     text = (SWEEP % (tmp_path / "runs.log")).replace("runs.log}", "runs.log, sleep: 1}")
     (tmp_path / "w").mkdir()

@@ -73,6 +73,7 @@ def test_a_run_knows_its_precision_and_when_it_measures_its_recall(native, tmp_p
     assert plain["metrics"]["flash_bytes_read"]["decode"] < measured["metrics"]["flash_bytes_read"]["decode"]
 
 
+@pytest.mark.all
 def test_thresholds_make_a_silu_model_sparse(native, tmp_path, texts):
     layers, path = made(native, tmp_path, MIXTURE, texts[0], "--rank", "0", "--sparsity", "0.3")
     assert all(layer["active"] == pytest.approx(0.7, abs=0.05) and layer["recall"] is None for layer in layers)
@@ -83,6 +84,7 @@ def test_thresholds_make_a_silu_model_sparse(native, tmp_path, texts):
     assert exact["nll"] != sparse["nll"] < exact["nll"] * 1.05
 
 
+@pytest.mark.all
 def test_predictors_of_a_silu_mixture_name_what_is_above_the_threshold(native, tmp_path, texts):
     layers, path = made(native, tmp_path, MIXTURE, texts[0], "--rank", "96", "--recall", "0.9")
     for layer in layers:

@@ -79,6 +79,7 @@ def test_groups_that_follow_tiles_do_not_differ_from_ordinary_ones(tmp_path, nat
     assert "against q4_0.gguf" in native("perplexity", "q4_0_tile.gguf", TEXT, "--against", "q4_0.gguf").out
 
 
+@pytest.mark.all
 def test_the_table_is_printed(native):
     run = native("quality", BOTH[0], TEXT, "--scheme", "w4g64")
     assert run.code == 0 and run.out.count("w4g64") == 1 and "standard error" in run.out

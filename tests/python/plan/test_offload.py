@@ -13,6 +13,7 @@ def speed(**changes):
     return vitro.run(OFFLOAD, overrides=changes).metrics["decode_tokens_per_s"]
 
 
+@pytest.mark.all
 def test_it_beats_pages_of_the_operating_system_and_the_cores_alone(native):
     best = speed()
     cores = ["cpu0", "cpu1", "cpu2", "cpu3", "cpu4", "cpu5"]

@@ -81,6 +81,7 @@ def test_less_memory_leaves_less_for_hot_neurons(plan, model):
     assert missing[0] > 0
 
 
+@pytest.mark.all
 def test_sides_meet_where_the_plan_says(plan):
     """No share of the table is predicted to be faster than the chosen one, and both sides have work there."""
     for batch, rows in plan["balance"].items():

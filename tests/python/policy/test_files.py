@@ -134,6 +134,7 @@ def test_a_stored_point_knows_the_class_that_made_it(native):
     assert second[0] == first[0] and second[1] != first[1] and count == 3, "the row of lru stays"
 
 
+@pytest.mark.all
 def test_points_with_policies_run_on_a_cluster_of_processes(native):
     pytest.importorskip("distributed")
     tree = neurons("sim", "lru") | {"sweep": {"engine.weights.eviction": ["lru", "py_lru"]}}

@@ -111,6 +111,7 @@ def test_every_number_of_an_activation_profile_says_where_it_comes_from(path):
             assert origin["band"] == "20%"
 
 
+@pytest.mark.all
 def test_the_profiles_are_what_the_calibration_derives():
     import importlib.util
     spec = importlib.util.spec_from_file_location("calibrate", PAPERS / "pi2" / "calibrate.py")

@@ -72,6 +72,7 @@ def test_decode_metrics_of_an_expert_cache_are_of_the_steps_after_it(native):
     assert 0 <= warm["decode_read_ms"] < whole["decode_read_ms"]
 
 
+@pytest.mark.all
 def test_the_optimal_hit_rate_is_of_all_accesses_or_none(native):
     bound = SHORT | {"engine.weights.report_bound": True}
     assert vitro.run(OFFLOAD, overrides=bound).metrics["belady_hit_rate"] is not None

@@ -195,6 +195,7 @@ def test_an_editor_has_something_to_show(checkers):
     assert len(bare) < 10, bare
 
 
+@pytest.mark.all
 def test_the_command_prints_and_writes(native, tmp_path):
     answer = native("schema", "workload")
     assert answer.code == 0 and answer.json["title"] == "vitro workload" and answer.out == files.text("workload")

@@ -33,6 +33,7 @@ def test_they_are_told_against_the_front_and_change_nothing_of_the_search(fake, 
     assert "Compared with the front" in page and ">as it is</text>" in page, "a table and a mark in the picture"
 
 
+@pytest.mark.all
 def test_they_are_in_the_store_and_are_resumed(fake, tmp_path):
     path = fake.write(COMPARE)
     vitro.search(path, out="o")
@@ -49,6 +50,7 @@ def test_they_are_in_the_store_and_are_resumed(fake, tmp_path):
     assert not (tmp_path / "o/compared.csv").exists()
 
 
+@pytest.mark.all
 def test_the_command_prints_them(fake):
     answer = fake("search", fake.write(COMPARE), "--out", "o")
     assert answer.code == 0 and "compared with the front" in answer.out and "o/compared.csv" in answer.out

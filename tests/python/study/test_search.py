@@ -56,6 +56,7 @@ def test_a_search_finds_the_front_and_writes_it(fake, tmp_path):
     assert "Points on the front" in page and "on the front</text>" in page and "DRAM peak, MiB</text>" in page
 
 
+@pytest.mark.all
 def test_a_search_that_is_resumed_goes_the_same_way(fake, tmp_path):
     path = fake.write(STUDY)
     whole = vitro.search(path, out="whole")
@@ -89,6 +90,7 @@ def test_workers_do_not_change_a_search(fake):
     pandas.testing.assert_frame_equal(one, four)
 
 
+@pytest.mark.all
 def test_constraints_hold_on_the_front_and_failures_are_rows(fake, tmp_path):
     text = STUDY.replace("  over:", "  constraints: {peak_memory_bytes: {max: 3.0e+6}}\n  over:\n    fake.fail: [boom]\n")
     assert fake("search", fake.write(text), "--out", "p").code == 1, "all of them fail"

@@ -59,6 +59,7 @@ def small(native, tmp_path):
     return native.write(text)
 
 
+@pytest.mark.all
 def test_a_core_that_waits_for_memory_hangs_on_its_bandwidth(small, tmp_path):
     seen, wanted = [], ["cpu.big.*bandwidth", "cpu.big.macs*", "dram.*"]
     frame = sensitivity(small, parameters=wanted, samples=2, out=tmp_path / "o", progress=lambda *at: seen.append(at))
@@ -82,6 +83,7 @@ def test_the_command_shows_what_matters(native, small):
     assert "interaction: how much that change differs" in lines[-1] and lines[-2] == "parameters with less effect: 1"
 
 
+@pytest.mark.all
 def test_what_moves_nothing_is_a_line_and_the_columns_are_explained_once(native, small):
     metrics = [part for name in ("decode_tokens_per_s", "ttft_ms", "unit_submissions_per_token") for part in ("--metric", name)]
     answer = native("sensitivity", small, "--parameter", "cpu.big.core_bandwidth", "--samples", "2", *metrics)

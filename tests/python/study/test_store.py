@@ -149,6 +149,7 @@ def test_a_full_disk_is_named_and_what_has_finished_stays(fake, tmp_path, monkey
     assert len(store.rows(tmp_path / "o")) == 3, "the reserve had room for the row that found the disk full"
 
 
+@pytest.mark.all
 def test_a_disk_that_is_really_full(tmp_path):
     """A file system of 8 MiB in a namespace of its own."""
     script = (f"mount -t tmpfs -o size=8m tmpfs {tmp_path} && cd {tmp_path} && printf '%s' \"$SWEEP\" > exp.yaml && "
@@ -168,6 +169,7 @@ def test_a_disk_that_is_really_full(tmp_path):
 # Sweeps on a store.
 
 
+@pytest.mark.all
 def test_a_value_in_front_reruns_only_itself(fake, tmp_path):
     fake("sweep", fake.write(SWEEP), "--out", "o")
     answer = fake("sweep", fake.write(SWEEP.replace("[4 MiB,", "[2 MiB, 4 MiB,")), "--out", "o", "--resume", "--json")
@@ -211,6 +213,7 @@ def test_names_and_expectations_rerun_nothing_and_count_as_they_are_now(fake, tm
     assert runs(tmp_path) == 4 and [found["status"] for found in answer.json["rows"]] == ["off"] * 4 and answer.code == 1
 
 
+@pytest.mark.all
 def test_equal_points_are_run_each(fake, tmp_path):
     text = SWEEP.replace("seed: [1, 2]", "seed: [1, 1]")
     rows = fake("sweep", fake.write(text), "--out", "o", "--json").json["rows"]
@@ -219,6 +222,7 @@ def test_equal_points_are_run_each(fake, tmp_path):
     assert runs(tmp_path) == 4
 
 
+@pytest.mark.all
 def test_without_resume_points_run_again_and_take_the_place_of_their_rows(fake, tmp_path):
     for count in (4, 8):
         assert fake("sweep", fake.write(SWEEP), "--out", "o").code == 0
@@ -243,6 +247,7 @@ def test_points_of_before_the_store_are_refused_with_the_way_to_take_them(fake, 
     assert fake("sweep", path, "--out", "o", "--resume").code == 0 and runs(tmp_path) == before + 2
 
 
+@pytest.mark.all
 def test_traces_of_points_that_were_asked_for(fake, tmp_path):
     path = fake.write(SWEEP)
     fake("sweep", path, "--out", "o")
@@ -332,6 +337,7 @@ def kills(fake, tmp_path, seed):
     return count
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("seed", [1])
 def test_a_sweep_that_is_killed_loses_and_doubles_nothing(fake, tmp_path, seed):
     kills(fake, tmp_path, seed)

@@ -66,6 +66,7 @@ def test_a_point_without_the_key_has_what_its_run_resolved_to(native, tmp_path):
     assert eight.compare(study.where({"engine.policy": "dense", "engine.units": [["cpu1"]]})).frame["pairs"].tolist() == [1]
 
 
+@pytest.mark.all
 def test_the_block_of_the_guide_runs(native, tmp_path, monkeypatch):
     for name in ("experiments", "configs"):
         (tmp_path / name).symlink_to(ROOT / name)

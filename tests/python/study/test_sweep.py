@@ -107,6 +107,7 @@ def test_resume_runs_only_what_is_missing(fake, tmp_path):
     assert drop[:4] == drop[4:]
 
 
+@pytest.mark.all
 def test_resume_runs_again_what_was_changed(fake, tmp_path):
     fake("sweep", fake.write(SWEEP), "--out", "o")
     fake("sweep", fake.write(SWEEP.replace("output_tokens: 3", "output_tokens: 4")), "--out", "o", "--resume")
@@ -132,6 +133,7 @@ def test_a_point_that_can_not_run_is_a_row_and_all_of_them_the_users_mistake(nat
     assert none.code == 2 and none.err.startswith("vitro: memory.budget") and none.err.count("\n") == 1
 
 
+@pytest.mark.all
 def test_failed_points_are_not_kept(fake, tmp_path):
     union = "experiment: x\nsweep: [{seed: 1}, {fake.fail: boom}]\n"
     fake("sweep", fake.write(union), "--out", "o")

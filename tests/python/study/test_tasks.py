@@ -96,6 +96,7 @@ def test_each_point_answers_each_task(native, tmp_path):
     assert rows[4]["text"] == single.text
 
 
+@pytest.mark.all
 def test_a_program_may_judge(native, tmp_path):
     judge = tmp_path / "judge.py"
     judge.write_text("#!/usr/bin/env python3\nimport json, sys\ngiven = json.load(sys.stdin)\n"

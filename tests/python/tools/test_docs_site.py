@@ -40,6 +40,7 @@ class Loaded(html.parser.HTMLParser):
             self.urls.append(given["href"])
 
 
+@pytest.mark.all
 def test_every_page_and_notebook_is_there_and_in_the_index_of_the_search(site):
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
     missing = [page for page in pages if not (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()]

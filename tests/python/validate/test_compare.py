@@ -30,6 +30,7 @@ def judged(rows, **bounds):
     return validate.summary(rows, validate_suite.Suite("s", [], bounds))
 
 
+@pytest.mark.all
 def test_the_small_suite_is_exact_in_all_that_noise_can_not_touch(native, tmp_path):
     """Bytes, tokens and decisions are equal; of times only that there are any."""
     answer = native("validate", SUITES / "small.yaml", "--device", DEVICE, "--runs", 1, "--json", "--out", "out")

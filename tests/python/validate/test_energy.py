@@ -194,6 +194,7 @@ experiments: [{{model: tiny, engine.policy: dense}}]
     return suite, run
 
 
+@pytest.mark.all
 def test_a_rehearsal_from_the_bundle_to_joules_per_token(native, phone, tmp_path):
     suite, run = phone
     results = run(tree(tmp_path / "sys", PHONE))
@@ -209,6 +210,7 @@ def test_a_rehearsal_from_the_bundle_to_joules_per_token(native, phone, tmp_path
     assert "energy: measured and oneplus12" in shown and "changed 0 times" in shown and "current_now x voltage_now" in shown
 
 
+@pytest.mark.all
 def test_a_rehearsal_without_a_battery_says_so(native, phone, tmp_path):
     suite, run = phone
     results = run(tree(tmp_path / "sys"))
