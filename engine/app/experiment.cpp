@@ -35,6 +35,7 @@ MemoryConfig read_memory(Reader reader) {
     memory.ffn_in_dram = reader.share("ffn_in_dram", 0);
     if (memory.budget) reader.fail("ffn_in_dram", "can not be combined with memory.budget (expected one of the two)");
   }
+  memory.lock = reader.boolean("lock", false);
   reader.finish();
   return memory;
 }

@@ -46,6 +46,7 @@ std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& 
   const auto installed = static_cast<Bytes>(::sysconf(_SC_PHYS_PAGES)) * static_cast<Bytes>(::sysconf(_SC_PAGE_SIZE));
   options.memory_limits = {request.dram_budget.value_or(installed), 0, 0, 0};
   options.phantom = request.phantom;
+  options.lock_memory = request.lock_memory;
   options.scratch_folder = request.scratch_folder;
   options.seed = request.seed;
   return make_host_machine(options, function, trace);

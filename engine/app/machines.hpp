@@ -22,6 +22,7 @@ struct MachineRequest {
   bool alike = false;                // fewer than `threads` where fewer are as fast as the fastest
   std::optional<Bytes> dram_budget;  // none: what the device has
   bool phantom = false;              // no bytes behind leases and files
+  bool lock_memory = false;          // host: what is leased stays in DRAM
   std::uint64_t seed = 1;
   std::string scratch_folder;                        // empty: the system's folder for temporary files
   CodeMatmul code_products = CodeMatmul::automatic;  // of an accelerator that lays weights out itself

@@ -61,6 +61,7 @@ MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {
   request.threads = threads_of(e.engine, model);
   request.alike = e.engine.placement.threads == 0;
   request.dram_budget = e.memory.budget;
+  request.lock_memory = e.memory.lock;
   request.code_products = e.engine.products.codes;
   request.hvx_threads = e.engine.placement.hvx_threads;
   request.stage_buffers = e.engine.placement.stage_buffers;

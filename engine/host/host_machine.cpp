@@ -60,7 +60,7 @@ class HostMachine final : public MachineHost {
  public:
   HostMachine(const HostOptions& options, std::vector<UnitCaps> caps, std::size_t cores, Function& function, TraceSink& trace)
       : activity_(caps.size() + (options.hexagon.transport ? 1 : 0) + (options.gpu.device ? 1 : 0)),
-        memory_(options.memory_limits, options.phantom) {
+        memory_(options.memory_limits, options.phantom, options.lock_memory) {
     std::unique_ptr<IoBackend> backend;
     std::string why;
     if (!options.force_portable_storage) backend = make_uring_backend(executor_, why);

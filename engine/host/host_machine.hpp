@@ -22,6 +22,7 @@ struct HostOptions {
 
   std::array<Bytes, kPlacements> memory_limits{4 * GiB, 0, 0, 0};
   bool phantom = false;                 // memory is accounted but not there
+  bool lock_memory = false;             // what is leased stays in DRAM
   std::string scratch_folder;           // empty: the system's folder for temporary files
   bool force_portable_storage = false;  // pread on threads, even where io_uring works
   bool direct_io = true;

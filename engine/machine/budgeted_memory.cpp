@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
+#include <cerrno>
+#include <cstring>
 #include <mutex>
 
 namespace vitro {
@@ -10,7 +13,7 @@ namespace vitro {
 struct BudgetedMemory::Account {
   std::mutex mutex;
   std::array<Budget, kPlacements> budgets;
-  bool phantom = false;
+  bool phantom = false, locked = false;
   std::uint64_t next_id = 1;
   std::map<std::uint64_t, Bytes> committed;  // of live reserved ranges, by block id: what to give back when they go
 
@@ -44,14 +47,28 @@ std::byte* map_pages(Bytes size) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
+// Pages are locked as they come to be used: a range that is never touched takes no memory.
+Status lock_pages(std::byte* data, Bytes size) {
+  if (::mlock2(data, size, MLOCK_ONFAULT) == 0) return {};
+  if (errno == ENOSYS && ::mlock(data, size) == 0) return {};  // an emulated kernel
+  const int error = errno;
+  rlimit limit{};
+  ::getrlimit(RLIMIT_MEMLOCK, &limit);
+  const std::string most = limit.rlim_cur == RLIM_INFINITY ? "no limit" : format_bytes(limit.rlim_cur);
+  return {Code::over_budget,
+          fmt::format("memory.lock: {} more can not be locked in DRAM: {} (expected a limit for all of it; `ulimit -l` is {})",
+                      format_bytes(size), std::strerror(error), most)};
+}
+
 bool whole_pages(const Lease& range, Bytes offset, Bytes length) {
   return offset % kPageSize == 0 && length % kPageSize == 0 && offset <= range.size() && length <= range.size() - offset;
 }
 
 }  // namespace
 
-BudgetedMemory::BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom) : account_(std::make_shared<Account>()) {
+BudgetedMemory::BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom, bool locked) : account_(std::make_shared<Account>()) {
   account_->phantom = phantom;
+  account_->locked = locked && !phantom;
   for (std::size_t i = 0; i < kPlacements; ++i) account_->budgets[i].limit = limits[i];
 }
 
@@ -91,13 +108,20 @@ Result<Lease> BudgetedMemory::reserve(Bytes size, Placement where, Region region
 Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
   VITRO_CHECK(whole_pages(range, offset, length), "commit in whole pages of the range");
   const std::scoped_lock lock(account_->mutex);
-  const Status status = account_->charge(range.placement(), range.block()->region, length);
-  if (status.ok()) account_->committed[range.id()] += length;
+  Status status = account_->charge(range.placement(), range.block()->region, length);
+  if (!status.ok()) return status;
+  if (account_->locked && length > 0) status = lock_pages(range.data() + offset, length);
+  if (status.ok()) {
+    account_->committed[range.id()] += length;
+  } else {
+    account_->refund(range.placement(), range.block()->region, length);
+  }
   return status;
 }
 
 void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
   VITRO_CHECK(whole_pages(range, offset, length), "decommit in whole pages of the range");
+  if (account_->locked && length > 0) ::munlock(range.data() + offset, length);  // locked pages are not given back
   if (range.data() != nullptr) ::madvise(range.data() + offset, length, MADV_DONTNEED);
   const std::scoped_lock lock(account_->mutex);
   Bytes& committed = account_->committed[range.id()];

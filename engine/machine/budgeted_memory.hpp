@@ -10,7 +10,8 @@ namespace vitro {
 class BudgetedMemory final : public Memory {
  public:
   // limits: bytes per placement; a placement with limit 0 does not exist. phantom: account only, data() is null.
-  BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom);
+  // locked: pages that are used stay in DRAM until they are given back (mlock2); what the system refuses to lock is Code::over_budget.
+  BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom, bool locked = false);
   ~BudgetedMemory() override;
 
   Result<Lease> lease(Bytes size, Placement where, Region region) override;

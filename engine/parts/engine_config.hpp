@@ -51,6 +51,7 @@ struct EngineConfig {
 struct MemoryConfig {
   std::optional<Bytes> budget;        // of everything in DRAM
   std::optional<double> ffn_in_dram;  // share of FFN bytes that may be cached; exclusive with budget
+  bool lock = false;                  // host: what is leased is locked, so that the system never takes it back
 };
 
 }  // namespace vitro

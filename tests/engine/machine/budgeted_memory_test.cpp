@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -37,6 +42,62 @@ TEST(BudgetedMemory, the_last_byte_fits_and_the_next_does_not) {
   ASSERT_FALSE(more.ok());
   EXPECT_EQ(more.status().code, Code::over_budget);
   EXPECT_EQ(more.status().message, "4.00 KiB more for hot do not fit: 16.00 KiB of 16.00 KiB are in use");
+}
+
+// "VmLck" of this process.
+Bytes locked_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmLck:") continue;
+    Bytes kib = 0;
+    status >> kib;
+    return kib * KiB;
+  }
+  return 0;
+}
+
+// What this process may lock, for as long as it lives.
+struct MayLock {
+  explicit MayLock(Bytes bytes) {
+    ::getrlimit(RLIMIT_MEMLOCK, &before);
+    const rlimit now{bytes, before.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_MEMLOCK, &now), 0);
+  }
+  ~MayLock() { ::setrlimit(RLIMIT_MEMLOCK, &before); }
+  rlimit before{};
+};
+
+TEST(BudgetedMemory, what_is_locked_stays_until_it_is_given_back) {
+  const MayLock most(64 * kPageSize);
+  const Bytes before = locked_bytes();
+  BudgetedMemory memory({MiB, 0, 0, 0}, false, true);
+  {
+    const Lease lease = memory.lease(8 * kPageSize, Placement::dram, Region::fixed).value_or_throw();
+    EXPECT_EQ(locked_bytes() - before, 8 * kPageSize);
+    const Lease range = memory.reserve(16 * kPageSize, Placement::dram, Region::cold).value_or_throw();
+    EXPECT_EQ(locked_bytes() - before, 8 * kPageSize) << "nothing of it is used yet";
+    ASSERT_TRUE(memory.commit(range, 4 * kPageSize, 8 * kPageSize).ok());
+    std::memset(range.data() + 4 * kPageSize, 1, 8 * kPageSize);
+    EXPECT_EQ(locked_bytes() - before, 16 * kPageSize);
+    memory.decommit(range, 4 * kPageSize, 4 * kPageSize);
+    EXPECT_EQ(locked_bytes() - before, 12 * kPageSize);
+    EXPECT_EQ(resident_pages(range.data() + 4 * kPageSize, 4 * kPageSize), 0u) << "given back, though it was locked";
+  }
+  EXPECT_EQ(locked_bytes(), before);
+}
+
+// In a process of its own without privileges: the superuser may lock whatever there is.
+TEST(BudgetedMemory, what_can_not_be_locked_is_refused_and_costs_no_budget) {
+  const auto lease_more_than_may_be_locked = [] {
+    if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(3);
+    const MayLock most(4 * kPageSize);
+    BudgetedMemory memory({MiB, 0, 0, 0}, false, true);
+    const Result<Lease> lease = memory.lease(8 * kPageSize, Placement::dram, Region::fixed);
+    if (!lease.ok()) std::fprintf(stderr, "%s", lease.status().message.c_str());
+    ::_exit(memory.budget(Placement::dram).used == 0 ? 0 : 4);
+  };
+  EXPECT_EXIT(lease_more_than_may_be_locked(), testing::ExitedWithCode(0),
+              "memory.lock: 32.00 KiB more can not be locked in DRAM: .*16.00 KiB");
 }
 
 TEST(BudgetedMemory, a_placement_without_a_limit_does_not_exist) {

@@ -1,6 +1,10 @@
 """The real extension module through the package: what the models' trainer computed, and what both machines must agree on."""
+import ctypes
 import json
 import re
+import resource
+import subprocess
+import sys
 
 import pytest
 import vitro
@@ -192,3 +196,15 @@ def test_the_graph_can_be_drawn(native, tmp_path):
     assert dot.startswith("digraph") and "blk.3.ffn_down" in dot
     assert native("graph", REGLU, "--out", tmp_path / "graph.svg").code == 0
     assert "<svg" in (tmp_path / "graph.svg").read_text()
+
+
+def test_memory_that_can_not_be_locked_ends_the_run(native):
+    """With room for 1 MiB, three megabytes of weights do not fit. The superuser's right to lock anything is given up first."""
+    libc, drop_from_bounding_set, ipc_lock = ctypes.CDLL(None), 24, 14  # prctl.h, capability.h
+
+    def limited():
+        libc.prctl(drop_from_bounding_set, ipc_lock, 0, 0, 0)
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, 1 << 20))
+    command = [sys.executable, "-m", "vitro", "run", QUICKSTART, "--machine", "host", "--set", "memory.lock=true"]
+    run = subprocess.run(command, env=native.env, preexec_fn=limited, capture_output=True, text=True, cwd=ROOT)
+    assert run.returncode == 1 and "memory.lock: " in run.stderr and "can not be locked in DRAM" in run.stderr, run.stderr
