@@ -3,6 +3,7 @@ import dataclasses
 import functools
 import json
 import os
+import sys
 import time
 import zlib
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from ..base import fingerprints, inputs, outputs
 from ..base.inputs import Experiment, Path, Progress
 from ..base.origins import with_origins
 from ..base.remaining import spread
+from ..base.trees import flatten
 from ..errors import ConfigError, RunError
 from ..execute import places
 from ..execute.executor import execute
@@ -158,6 +160,10 @@ def _refuse_one_file_of_many(jobs):
                                       ("engine", "record"))
 
 
+def _packed(text):
+    return zlib.compress(text.encode(), 1)
+
+
 @dataclasses.dataclass(eq=False)
 class Job:
     """A point on its way to a result."""
@@ -176,15 +182,19 @@ class Job:
     repeat: int = 0             # among equal points
     old_digest: str = ""
     outputs: list[str] = dataclasses.field(default_factory=list)
-    # Known at the end: a Result with its expectations judged, or why there is none.
-    result: Result | None = None
+    # Known at the end: an answer (`result`) and its metrics by dotted name, without lists; or why there is none.
+    metrics: dict[str, Any] | None = None
     error: str | None = None
     refused: bool = False       # nothing ran: the input was wrong
     waited: bool = False        # for another process
     began: str = ""
     revision: tuple[str | None, bool] = None, False  # of the checkout, when it was resolved
-    _tree: bytes = b""          # its experiment as it was composed, packed: many of them would fill memory
+    # Packed, since many of them would fill memory: its experiment as it was composed, until it has run; the resolved one without the
+    # device, which most points share; and the answer.
+    _tree: bytes = b""
     _resolved: bytes = b""
+    _device: str = "null"
+    _answer: bytes = b""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -200,13 +210,24 @@ class Job:
         self.old_digest = old_points.digest(self.machine, resolved)
         if identify:
             self.identity = identity_of(resolved)
-        self._tree, self._resolved = (zlib.compress(text.encode(), 1) for text in (composed.tree, json.dumps(resolved)))
+        self._tree = _packed(composed.tree)
+        self._device = sys.intern(json.dumps(resolved.get("device")))
+        self._resolved = _packed(json.dumps({key: None if key == "device" else value for key, value in resolved.items()}))
 
     def compose(self) -> experiments.Composed:
         return experiments.compose(self.experiment, overrides=self.overrides, machine=self.machine)
 
     def resolved(self) -> dict[str, Any]:
-        return json.loads(zlib.decompress(self._resolved))
+        resolved = json.loads(zlib.decompress(self._resolved))
+        return resolved | ({"device": json.loads(self._device)} if "device" in resolved else {})
+
+    @property
+    def result(self) -> Result | None:
+        """Made anew each time: as objects, a result takes a third of a megabyte, and there may be ten thousand."""
+        if not self._answer:
+            return None
+        answer, resolved = json.loads(zlib.decompress(self._answer)), self.resolved()
+        return Result(answer | {"experiment_resolved": resolved, "experiment": resolved.get("experiment", answer["experiment"])})
 
     def origins(self):
         return self.compose().origins
@@ -214,17 +235,20 @@ class Job:
     def task(self, out: Path | None = None) -> Task:
         self.began = utc()
         files = self.identity.files if self.identity else {}
-        return experiments.task_of(zlib.decompress(self._tree).decode(), alone=self.machine == "host", models=self.models, out=out,
+        tree = zlib.decompress(self._tree).decode() if self._tree else self.compose().tree
+        return experiments.task_of(tree, alone=self.machine == "host", models=self.models, out=out,
                                    policies=self.policies, twice=self.twice, files=files, about=self)
 
     def take(self, answer: dict[str, Any]) -> None:
         """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last. What a row says of the
         experiment is as it was then; what judges it is as it is now."""
         self.error, self.refused = None, False
-        resolved = self.resolved()
-        self.result = Result(answer | {"experiment_resolved": resolved, "experiment": resolved.get("experiment", answer["experiment"])})
+        self._answer, self._tree = _packed(json.dumps(answer | {"experiment_resolved": None})), b""
+        result = self.result
+        assert result
+        self.metrics = {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
         with with_origins(self.origins):
-            self.result.expectations
+            result.expectations
 
     def fail(self, error: str, refused: bool) -> None:
         self.error, self.refused = error, refused

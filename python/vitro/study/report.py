@@ -40,9 +40,11 @@ def compared_table(rows, objectives):
 
 def notes_and_assumed(results):
     """-> (notes, assumed parameters) of all results, each once. Notes lose their numbers of events, which differ between points."""
-    notes = (re.sub(r"; \d+ events$", "", note) for result in results for note in result.get("notes", []))
-    assumed = (name for result in results for name in result.get("assumed_parameters", []))
-    return list(dict.fromkeys(notes)), list(dict.fromkeys(assumed))
+    notes, assumed = {}, {}
+    for result in results:
+        notes |= {re.sub(r"; \d+ events$", "", note): None for note in result.get("notes", [])}
+        assumed |= dict.fromkeys(result.get("assumed_parameters", []))
+    return list(notes), list(assumed)
 
 
 def _write(kicker, frame, keys, results, base, folder, figures, tables, more=()):
@@ -58,7 +60,7 @@ def _write(kicker, frame, keys, results, base, folder, figures, tables, more=())
     records = as_records(frame)
     failed = [row for row in records if row["status"] == "failed"]
     checks = [{"ok": not failed, "text": f"{len(records) - len(failed)} of {len(records)} points ran"}]
-    notes, assumed = notes_and_assumed([result for result in results if result])
+    notes, assumed = notes_and_assumed(result for result in results if result)
     with in_place(folder / "report.html") as path:
         render(path, kicker=kicker, title=base.get("experiment", "sweep"), checks=checks, figures=figures,
                tables=[*(table(*one) for one in tables), *more, table("Points", frame, "Also in results.parquet and results.csv.")],

@@ -24,7 +24,6 @@ from ..base import inputs, outputs
 from ..base.dominance import front
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
-from ..base.trees import flatten
 from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..execute.task import Limits
@@ -187,19 +186,19 @@ def _named(plan):
 def _require(jobs, plan, *, ended):
     """Raises ConfigError for a metric that no result has: at once where none has even the name of it, and else at the end, since one that
     does not apply to some points may apply to later ones."""
-    results = [job.result for job in jobs if job.result is not None]
+    results = [job.metrics for job in jobs if job.metrics is not None]
     for name, steps in _named(plan).items():
-        values = [result.metric(name) for result in results]
+        values = [metrics.get(name) for metrics in results]
         of_another_kind = any(value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))) for value in values)
-        known = any(map(_is_number, values)) or not ended and any(_has(result, name) for result in results)
+        known = any(map(_is_number, values)) or not ended and any(_has(metrics, name) for metrics in results)
         if of_another_kind or (results and not known):
             raise ConfigError(f"{'.'.join(steps[:2])}: {name!r} is no number in the result of any point (expected a metric that the runs "
                               "have)", steps)
 
 
-def _has(result, name):
+def _has(metrics, name):
     """Also where it does not apply, or where what it is a part of does not."""
-    return any(name == key or name.startswith(f"{key}.") for key in flatten(result.metrics))
+    return any(name == key or name.startswith(f"{key}.") for key in metrics)
 
 
 def _is_number(value):
@@ -208,9 +207,9 @@ def _is_number(value):
 
 def _metrics(job, plan):
     """What the search looks at, of a point. None where it failed, or where one of the metrics does not apply to it."""
-    if job.result is None:
+    if job.metrics is None:
         return None
-    found = {name: job.result.metric(name) for name in _named(plan)}
+    found = {name: job.metrics.get(name) for name in _named(plan)}
     return {name: float(value) for name, value in found.items()} if all(map(_is_number, found.values())) else None
 
 
@@ -237,5 +236,5 @@ def _finish(jobs, beside, plan, base, out):
     with in_place(folder / "front.csv") as path:
         frame[frame["front"]].to_csv(path, index=False)
     compared.write(rows, folder)
-    write_search(frame, [job.result and job.result.data for job in [*jobs, *beside]], base, folder)
+    write_search(frame, (result and result.data for job in [*jobs, *beside] for result in [job.result]), base, folder)
     return frame

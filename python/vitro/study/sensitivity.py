@@ -144,14 +144,14 @@ def _run(experiment: Experiment, points: list[dict[str, Any]], out: Path | None,
     jobs = run_points(experiment, [(None, points[index], origins) for index in unique], out=out, overrides=[], workers=workers, on=on,
                       resume=resume, limits=limits, progress=progress)
     for job in jobs:
-        if job.result is None:
+        if job.metrics is None:
             raise RunError(f"a run with other parameters failed: {job.error}")
     at = dict(zip(unique, jobs))
     return [at[first[key]] for key in keys]
 
 
 def _value(job: Job, name: str) -> float:
-    value = job.result and job.result.metric(name)
+    value = job.metrics and job.metrics.get(name)
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         raise RunError(f"{name} is no number where other parameters hold")
     return float(value)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ..base import inputs, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
-from ..base.trees import flatten
 from ..device.device import Device
 from ..errors import ConfigError
 from ..execute.task import Limits
@@ -63,7 +62,7 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
         folder = outputs.folder(out, "out")
         write_table(frame, folder)
         from .report import write_sweep
-        write_sweep(frame, [job.point for job in jobs], [job.result and job.result.data for job in jobs], base, folder)
+        write_sweep(frame, [job.point for job in jobs], (result and result.data for job in jobs for result in [job.result]), base, folder)
         frame.attrs["traces"] = write_traces([jobs[index] for index in wanted], folder, workers, limits)
     return frame
 
@@ -93,7 +92,7 @@ def table_of(jobs: Sequence[Job], *, stored: bool) -> "pandas.DataFrame":
         row |= ({} if job.label is None else {"label": job.label}) | {key: _cell(job.point.get(key)) for key in keys}
         if result := job.result:
             row["status"] = "off" if any(item["status"] == "off" for item in result.expectations) else "ok"
-            row |= {name: value for name, value in flatten(result.metrics).items() if not isinstance(value, list)}
+            row |= job.metrics or {}
             row |= {"event_hash": result.get("event_hash"), "simulated_s": result.get("simulated_s"), "wall_s": result.get("wall_s")}
             row["output_tokens"] = len(result.tokens or [])
         row["error"] = job.error

@@ -1,9 +1,11 @@
 """Points on their way: a row is of the files and of the rows that its sweep began with."""
+import gc
 import json
 
 import pytest
 import vitro
 from test_store import SWEEP, runs
+from vitro.running.result import Result
 from vitro.study import jobs, old_points, store
 from vitro.study.store import Store
 
@@ -45,6 +47,16 @@ def test_a_later_part_forgets_only_what_had_finished_before(fake, tmp_path):
         assert runs(tmp_path) == 3 and store.rows("o")["finished"].max() > before
         with pytest.raises(vitro.ConfigError, match="is at work there"):
             jobs.run_points(SWEEP, points[:1], **more)
+
+
+def test_what_is_kept_of_a_point_is_packed(fake, tmp_path):
+    points = [(None, {"seed": seed}, {"seed": "exp.yaml:1"}) for seed in (1, 2)]
+    ended = jobs.run_points(SWEEP, points, out=tmp_path / "o", overrides=[], workers=1)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Result)]
+    assert ended[0]._device is ended[1]._device
+    assert ended[0].result.metrics == ended[0].result.data["metrics"] and ended[0].metrics["decode_tokens_per_s"] > 0
+    assert ended[0].result.data["experiment_resolved"] == ended[0].resolved() == ended[0].compose().resolved
 
 
 def test_a_row_that_is_forgotten_before_it_is_read_runs(fake, tmp_path, monkeypatch):

@@ -111,9 +111,9 @@ def test_points_whose_short_checksums_agree_are_two(monkeypatch):
     from vitro.study import sensitivity as module
     points = [{"device": name} for name in ("plumless", "buckeroo", "plumless")]
     monkeypatch.setattr(module.experiments, "compose", lambda _: SimpleNamespace(origins=SimpleNamespace(at=lambda _: None)))
-    monkeypatch.setattr(module, "run_points", lambda _, asked, **__: [SimpleNamespace(result=point["device"]) for _, point, _ in asked])
+    monkeypatch.setattr(module, "run_points", lambda _, asked, **__: [SimpleNamespace(metrics=point["device"]) for _, point, _ in asked])
     jobs = module._run(None, points, None, None, "local", False, None, None)
-    assert [job.result for job in jobs] == ["plumless", "buckeroo", "plumless"]
+    assert [job.metrics for job in jobs] == ["plumless", "buckeroo", "plumless"]
 
 
 def test_a_package_that_lacks_is_named_with_its_extra(monkeypatch):
