@@ -25,6 +25,7 @@ Format priced_format(const KernelCall& call) {
 // A format whose loops do the same per code, for tables that lack this one.
 std::optional<Format> priced_like(Format format) {
   if (format.is_group() && format.bits == 8) return Format::q8_0;
+  if (format == Format::q4_0_tile) return Format::q4_0;
   if (!format.is_group() || !format.zero_point || !format.row_scale) return std::nullopt;
   return Format::w(format.bits, format.block, 'z');
 }
@@ -88,7 +89,8 @@ std::uint32_t rows_per_sequence(const Batch& batch) {
 
 // Of `rows` rows as a vendor's graph has them: a scale for each row, whatever groups the format has that stands for it (T-MAN 3).
 Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
-  const std::uint32_t bits = format.is_group() || format.family == Format::Family::block ? format.bits : 0;
+  const bool codes = format.is_group() || format.family == Format::Family::block || format.family == Format::Family::tile;
+  const std::uint32_t bits = codes ? format.bits : 0;
   return rows * (bits > 0 ? (Bytes{depth} * bits + 7) / 8 + 2 : row_bytes(format, depth));
 }
 

@@ -152,7 +152,10 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
       return refused(fmt::format("its matrix unit computes int8 matmuls of {} only if each row has one scale", to_string(weights.format)));
     }
   } else if (call.variant == variant::kHmx) {
-    if (can_pack_strips(weights)) return MatmulForm{Kind::matmul_hmx, {}};
+    if (can_pack_strips(weights)) {
+      const bool tiles = weights.format == Format::q4_0_tile;
+      return MatmulForm{Kind::matmul_hmx, {.scales = tiles ? Scales::of_tile_groups : Scales::of_blocks}};
+    }
     const std::optional<PlaneForm> planes = weights.format.is_group() ? plane_form(weights) : std::nullopt;
     const Kind kind = call.method == Method::scaled_tables ? Kind::matmul_hmx_scaled : Kind::matmul_hmx_lut;
     if (planes && finite_scales(weights)) return MatmulForm{kind, *planes};
@@ -171,7 +174,7 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
 
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
-  if (form.kind == Kind::matmul_hmx) return strips_bytes(rows, columns);
+  if (form.kind == Kind::matmul_hmx) return strips_bytes(form.planes.scales, rows, columns);
   if (form.kind == Kind::matmul_hmx_f16) return f16_strips_bytes(rows, columns);
   return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
 }

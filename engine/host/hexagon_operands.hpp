@@ -8,7 +8,7 @@ namespace vitro::hexagon {
 
 struct MatmulForm {
   Kind kind = Kind::none;
-  PlaneForm planes;  // of bit-serial panels
+  PlaneForm planes;  // of bit-serial panels; its scales of matmul_hmx, too
 
   bool bit_serial() const {
     return looks_up() || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_int8;

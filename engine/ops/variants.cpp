@@ -51,8 +51,9 @@ bool supports(VariantId id, Format weights, Layout layout) {
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && weights.is_group()));
   if (id == kInt8Rows) return (weights == Format::q4_0 || has_look_ups(weights)) && can_lay(layout, weights, kTileRows);
-  if (id == kFloat || id == kA16) return layout == Layout::rows;
-  return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
+  if (id == kA16) return layout == Layout::rows;
+  if (id == kFloat) return layout == Layout::rows || (layout == Layout::strips && can_lay(layout, weights, kStripRows));
+  return (id == kReference || id == kHmx) && can_lay(layout, weights, group_rows(layout));
 }
 
 bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }

@@ -21,7 +21,7 @@ namespace vitro::variant {
 
 // Weights are dequantised exactly, activations stay float32. Row dot product over 16 lanes: lane l takes the elements
 // k = l (mod 16) in ascending order with one fused multiply-add each; lanes are then summed 8 apart, 4, 2, 1.
-// Layout::rows, every Format.
+// Layout::rows, every Format; Layout::strips.
 inline constexpr VariantId kFloat{1};
 
 // Activations are quantised per call to int8 in blocks as long as the weights' (d = amax / 127 in float32, round to nearest even),

@@ -25,7 +25,7 @@ using Counts = std::map<std::string, std::uint64_t>;
 
 constexpr std::uint32_t kRows = 512, kColumns = 1024;  // of products: whole panels
 constexpr std::uint32_t kTileRows = 4096;              // of those by look-up: of a model's matrix, so whole tiles
-constexpr std::uint32_t kWeights = 1 << 15;            // of conversions: what one scatter can reach
+constexpr std::uint32_t kWeights = 1 << 15;            // of conversions
 
 Counts executed(HexagonSession& session) {
   Counts counts;
@@ -119,7 +119,6 @@ std::vector<Kernel> kernels() {
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
   all.push_back(conversion("dequantise_fused", Kind::dequantise_fused, {kHalf, kWeights / 4, 0}, kDouble));
   all.push_back(conversion("unpack", Kind::unpack, {kHalf, 0, 0}, kDouble));
-  all.push_back(conversion("scatter", Kind::scatter, {kHalf, kDouble, 128}, kDouble));
   all.push_back(conversion("copy", Kind::copy, {kHalf, 0, 0}, kHalf));
   all.push_back(conversion("exp", Kind::exp_table, {kDouble, 65536, 0}, kDouble));
   return all;

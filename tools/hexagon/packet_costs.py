@@ -9,6 +9,7 @@ docs/design/hexagon.md has the assumptions. --root: the tree whose engine/kernel
 
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.{float,hmx}.q4_0_tile          packets_per_weight      tile groups as they are stored (TTS-NPU 5.1), scales spread by look-up
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
   hmx.dma.two_level.w{1..4}g{32,64,128}[z|r]      packets_per_weight  two-level dequantisation: planes to codes, codes to fp16 by tables,
                                                                  scales by lanes
@@ -46,7 +47,7 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "matmul", "rounded_kernels",
+WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "half_kernels", "layout_kernels", "lut_kernels", "main", "operators", "matmul", "rounded_kernels",
                 "scaled_kernels", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
@@ -183,13 +184,14 @@ def prices(executed, static):
     softmax["exp_table"]["gathers_per_element"] = 1 / 64
     int8_activations = {f"g{block}": {"packets_per_element": static[f"qf_quantise_g{block}"]} for block in (32, 64, 128)}
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
-    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
+    tile_groups = {"packets_per_weight": static["qf_dequantise_q4"]}
+    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": tile_groups}
     return {
         "hmx": {"dma": {
-            "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
+            "float": {"f16": {"packets_per_weight": 0}} | to_tiles | {"q4_0_tile": tile_groups},
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
-                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
+                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},
             "two_level": two_level,
             "scaled_tables": {"w4": once["dequantise_fused"], "q4_0": once["dequantise_fused"]} | scaled_tables,
             "int8_rows": int8_rows,

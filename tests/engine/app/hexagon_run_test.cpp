@@ -222,6 +222,17 @@ TEST_F(HexagonRun, float16_models_run_in_the_matrix_units_contract) {
   EXPECT_THAT(again["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("started again")));
 }
 
+// Tile groups are computed as the file has them, also where several cores cut the matrices.
+TEST_F(HexagonRun, tile_groups_have_the_tokens_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  const std::string model = quantised("q4_0_tile");
+  const Json cpu = run_engine({{"units", "cpu0"}, {"activations", "fp16"}}, model), hexagon = run_engine({{"units", "hexagon"}}, model);
+  ASSERT_EQ(cpu["tokens"].size(), kTokens);
+  EXPECT_EQ(hexagon["tokens"], cpu["tokens"]);
+  EXPECT_EQ(hexagon["counts"]["hexagon_operators"], kTokens * 4 * 7);
+  EXPECT_GT(hexagon["counts"]["hexagon_packets.vector.hvx0"], 10000);
+}
+
 // The plan of stages changes no token, whatever becomes of the worker within one of them; and the report says who did what.
 TEST_F(HexagonRun, stages_have_the_tokens_of_the_cpu_with_any_plan_and_any_fault) {
   VITRO_NEEDS_HEXAGON();
