@@ -1,7 +1,7 @@
 // Dequantisation to fp16 without the layouts and tables of TTS-NPU and T-MAN: what these are compared with. Written over an instruction
 // set as float_stages.hpp is: in qfloat for its packets (tools/hexagon/layouts.cpp), in IEEE floats in the worker, where tests compare the
-// results to the bit. I has beside what is named there: load_unaligned, splat_scalar, permute, first_half, scatter_first_half, shift_bytes, unpack_bytes,
-// unpack_halves, interleave, narrow.
+// results to the bit. I has beside what is named there: load_unaligned, splat_scalar, permute, first_half, scatter_first_half,
+// shift_bytes, unpack_bytes, unpack_halves, interleave, narrow.
 #pragma once
 #include <stdint.h>
 
@@ -85,8 +85,8 @@ template <class I, int kBit>
 }
 
 // T-MAN 6.5.1, "ConvertDQ": 4-bit weights in bit planes (bit j of byte k of plane i is bit i of a code) to codes by shifts and masks, then
-// words, float32, less the zero point, times the scale, and fp16: 1024 weights a trip. planes: [trips][4]; scales, zeros: float32 [trips][32],
-// zeros as 2^23 and the zero point; out: [trips][16].
+// words, float32, less the zero point, times the scale, and fp16: 1024 weights a trip. planes: [trips][4]; scales, zeros: float32
+// [trips][32], zeros as 2^23 and the zero point; out: [trips][16].
 template <class I>
 [[gnu::always_inline]] inline void convert_planes_w4(const typename I::Vector* planes, const typename I::Vector* scales,
                                                      const typename I::Vector* zeros, uint32_t trips,

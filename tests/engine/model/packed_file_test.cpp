@@ -4,9 +4,7 @@
 
 #include <csignal>
 
-#include "engine/model/gguf_writer.hpp"
 #include "engine/model/pack_checksums.hpp"
-#include "engine/model/quantize.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/model/support.hpp"
 
@@ -55,55 +53,6 @@ TEST(PackedFile, holds_every_weight_of_every_embedded_model) {
     const Gguf gguf = Gguf::open(embedded("stories-" + name + ".gguf"));
     expect_same_values(gguf, pack(gguf, {}, folder.str()));
   }
-}
-
-// Of every expert; what is turned or kept in int8 beside them is made of their values.
-TEST(PackedFile, tile_groups_are_packed_as_the_file_has_them) {
-  const ScratchFolder folder;
-  for (const std::string name : {"reglu-3m", "moe-6m"}) {
-    quantize(embedded("stories-" + name + ".f16.gguf"), folder / (name + ".gguf"), "q4_0_tile");
-    const Gguf gguf = Gguf::open(folder / (name + ".gguf"));
-    const PackedModel packed = pack(gguf, {}, folder.str());
-    expect_same_values(gguf, packed);
-    const InputFile file(packed.path);
-    std::size_t strips = 0;
-    for (const Weight& weight : packed.weights) {
-      if (weight.format != Format::q4_0_tile) continue;
-      ++strips;
-      ASSERT_EQ(weight.layout, Layout::strips);
-      const TensorInfo& tensor = *gguf.find_tensor(weight.name);
-      std::vector<std::byte> stored(tensor.size), placed(weight.extent.length);
-      gguf.read_stored(tensor, 0, stored);
-      file.read_at(weight.extent.offset, placed);
-      EXPECT_EQ(placed, stored) << weight.name;
-    }
-    EXPECT_GE(strips, 16u);
-    PackOptions bundles;
-    bundles.bundles = BundleForm::automatic;
-    for (const Weight& weight : pack(gguf, bundles, folder.str()).weights) {
-      if (weight.role == Role::ffn_bundle) EXPECT_EQ(weight.format, Format::q8_0);
-    }
-  }
-}
-
-// A predictor's rows, and an embedding's, are read one by one.
-TEST(PackedFile, tile_groups_of_what_is_read_by_row_are_refused) {
-  const ScratchFolder folder;
-  const Gguf in = Gguf::open(embedded("stories-reglu-3m.f16.gguf"));
-  GgufWriter out(folder / "bad.gguf");
-  for (const auto& [key, value] : in.values()) out.add(key, value);
-  for (const TensorInfo& tensor : in.tensors()) {
-    out.add_tensor(tensor.name, tensor.dims, tensor.name == "token_embd.weight" ? Format::q4_0_tile : tensor.format);
-  }
-  for (const TensorInfo& tensor : in.tensors()) {
-    const Layout layout = tensor.name == "token_embd.weight" ? Layout::strips : Layout::rows;
-    const Format format = layout == Layout::strips ? Format::q4_0_tile : tensor.format;
-    out.write(std::vector<std::byte>(row_bytes(format, tensor.columns(), layout) * tensor.rows()));
-  }
-  out.commit();
-  const Gguf bad = Gguf::open(folder / "bad.gguf");
-  const std::string message = message_of([&] { pack(bad, {}, folder.str()); });
-  EXPECT_NE(message.find("token_embd.weight: is read row by row, which q4_0_tile can not be"), std::string::npos) << message;
 }
 
 TEST(PackedFile, tiles_experts_one_by_one_and_keeps_the_embedding_in_rows) {

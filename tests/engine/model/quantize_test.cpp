@@ -10,7 +10,6 @@
 
 #include "engine/model/tokenizer.hpp"
 #include "engine/quant/group_formats.hpp"
-#include "engine/quant/tile_groups.hpp"
 #include "tests/effort.hpp"
 #include "tests/engine/model/support.hpp"
 
@@ -238,51 +237,6 @@ TEST(Quantize, a_ternary_matrix_stays_what_it_is) {
   quantize(folder / "m.gguf", folder / "once.gguf", "ternary");
   quantize(folder / "once.gguf", folder / "twice.gguf", "ternary");
   EXPECT_EQ(read_file(folder / "once.gguf"), read_file(folder / "twice.gguf"));
-}
-
-TEST(Quantize, tile_groups_are_written_as_the_matrix_unit_takes_them) {
-  const ScratchFolder folder;
-  SmallModel model;
-  model.config.width = 128;  // whole pairs of tiles
-  model.write(folder / "m.gguf");
-  quantize(folder / "m.gguf", folder / "q.gguf", "q4_0_tile");
-  const Gguf gguf = Gguf::open(folder / "q.gguf"), source = Gguf::open(folder / "m.gguf");
-  const TensorInfo& up = *gguf.find_tensor("blk.0.ffn_up.weight");
-  ASSERT_EQ(up.format, Format::q4_0_tile);
-  EXPECT_EQ(up.size * 8, up.rows() * up.columns() * 9 / 2);
-  const std::vector<float> w = values_of(source, *source.find_tensor(up.name));
-  const std::size_t strip = up.size / (up.rows() / kStripRows);
-  std::vector<std::byte> stored(up.size), expected(strip);
-  gguf.read_stored(up, 0, stored);
-  std::vector<float> values(w.size());
-  for (std::size_t s = 0; s < up.rows() / kStripRows; ++s) {
-    quantise_strip(w.data() + s * kStripRows * up.columns(), up.columns(), expected.data());
-    ASSERT_TRUE(std::ranges::equal(expected, std::span(stored).subspan(s * strip, strip))) << s;
-    dequantise_strip_rows(expected.data(), up.columns(), 0, kStripRows, values.data() + s * kStripRows * up.columns());
-  }
-  EXPECT_EQ(values_of(gguf, up), values);
-  // Bytes are copied, rows are read from any byte on, and other formats are made of them.
-  quantize(folder / "q.gguf", folder / "again.gguf", "q4_0_tile");
-  EXPECT_EQ(read_file(folder / "again.gguf"), read_file(folder / "q.gguf"));
-  std::vector<std::byte> all(up.rows() * row_bytes(up.format, up.columns())), part(777);
-  gguf.read(up, 0, all);
-  gguf.read(up, all.size() - 12345, part);
-  EXPECT_TRUE(std::ranges::equal(part, std::span(all).subspan(all.size() - 12345, part.size())));
-  quantize(folder / "q.gguf", folder / "q8.gguf", "q8_0");
-  EXPECT_LT(weight_error(folder / "q8.gguf", folder / "q.gguf").relative, 0.01);
-}
-
-// Of rows or columns that are no whole tiles.
-TEST(Quantize, what_has_no_tile_groups_gets_ordinary_ones) {
-  const ScratchFolder folder;
-  SmallModel model;
-  model.write(folder / "m.gguf");
-  quantize(folder / "m.gguf", folder / "q.gguf", "q4_0_tile");
-  const Gguf gguf = Gguf::open(folder / "q.gguf");
-  for (const TensorInfo& tensor : gguf.tensors()) {
-    if (tensor.format != Format::q4_0 && tensor.format != Format::q4_0_tile) continue;
-    EXPECT_EQ(tensor.format == Format::q4_0_tile, can_store(Format::q4_0_tile, tensor.dims[1], tensor.columns())) << tensor.name;
-  }
 }
 
 TEST(Quantize, weights_that_are_not_the_references_are_not_compared) {

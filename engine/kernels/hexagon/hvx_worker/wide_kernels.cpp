@@ -1,5 +1,5 @@
-// Bit-serial products of activations in 14 bits (variant::kInt16Tables; T-MAN 4.1, Table 1): as in lut_kernels.cpp, but an entry fills its 16
-// bits, so Linear widens whatever it finds by the multiplication that weights its plane, and Finalize has sums of more than 16 bits.
+// Bit-serial products of activations in 14 bits (variant::kInt16Tables; T-MAN 4.1, Table 1): as in lut_kernels.cpp, but an entry fills its
+// 16 bits, so Linear widens whatever it finds by the multiplication that weights its plane, and Finalize has sums of more than 16 bits.
 #include "engine/kernels/hexagon/hvx_worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/signs.hpp"
