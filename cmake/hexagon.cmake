@@ -19,7 +19,7 @@ file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp $
 # Source by source, so that builds with other presets take them from the compiler cache.
 set(objects)
 foreach(file attention_kernels dma dot_kernels half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels scaled_kernels
-        stage_work stages strip_kernels system table_kernels tile_kernels)
+        stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
   add_custom_command(OUTPUT ${folder}/${file}.o
     COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${HEXAGON_CXX} ${flags} -c ${source}/hvx_worker/${file}.cpp -o ${folder}/${file}.o
     DEPENDS ${source}/hvx_worker/${file}.cpp ${headers} VERBATIM)

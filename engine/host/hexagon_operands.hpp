@@ -13,7 +13,7 @@ struct MatmulForm {
   bool bit_serial() const {
     return looks_up() || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_int8;
   }
-  bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded; }
+  bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide; }
   bool in_tiles() const {  // activations
     return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_f16;
   }

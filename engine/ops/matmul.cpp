@@ -40,7 +40,7 @@ void Matmul::count(Counter& c) const {
   }
   c.write_floats(rows * batch);
   c.counts.macs = rows * k * batch;
-  if (id == variant::kInt8 || id == variant::kInt8Tables || id == variant::kInt8Rows) {
+  if (id == variant::kInt8 || id == variant::kInt8Tables || id == variant::kInt16Tables || id == variant::kInt8Rows) {
     c.counts.conversions = k * batch;
   } else if (w.format != Format::f32) {
     c.counts.conversions = rows * k;

@@ -37,6 +37,12 @@ inline constexpr VariantId kInt8{2};
 // acc = fma(dot, d_w * d_x, acc). Of the formats of kInt8 those with planes: group formats in Layout::lut or rows, q4_0 in Layout::lut.
 inline constexpr VariantId kInt8Tables{10};
 
+// As kInt8, but activations are quantised to 14 bits, d = amax / kMostWide, so that a table's sums of four fill 16 bits (T-MAN 4.1, Table
+// 1: 16-bit activations) and are exact; dot products are below 2^24, sums of 32 bits that float32 holds. Group formats of one to four bits
+// and q4_0, every layout.
+inline constexpr VariantId kInt16Tables{13};
+inline constexpr int kMostWide = 8191;
+
 // What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are
 // exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Every layout, every Format but
 // q4_nibbles.

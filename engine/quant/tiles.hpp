@@ -1,6 +1,6 @@
-// Layouts of weights in groups of kTileRows rows; Layout::strips, of kStripRows, is that of tile_groups.hpp. A group is a sequence over the
-// blocks of its rows; a block of a group is 16 fp16 scales in row order (32 bytes), then the quants of its 16 rows. Where rows have one scale, the 16 scales stand once, before the
-// first block, and behind them the rows' zero points if they have any, a byte each. Zero points of blocks stand before the
+// Layouts of weights in groups of kTileRows rows (strips: tile_groups.hpp). A group is a sequence over the blocks of its rows; a block of
+// a group is 16 fp16 scales in row order (32 bytes), then the quants of its 16 rows. Where rows have one scale, the 16 scales stand once,
+// before the first block, and behind them the rows' zero points if they have any, a byte each. Zero points of blocks stand before the
 // first block, too, each in zero_field_bits(): those of a row are a string of fields, the first block's lowest, filled up to whole bytes;
 // the first bytes of all rows in row order, then the second ones, and so on.
 //

@@ -44,6 +44,7 @@ enum class Kind : uint32_t {
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
   matmul_hmx_int8,     // in: bit-serial panels of one scale per row, x int8 in tiles [batch / 32][columns / 32], two vectors of tables
                        // (hvx_int8_tiles) and a scale of each row of x, f32 [batch];  out: f32 [batch][rows]
+  matmul_lut_wide,     // as matmul_lut with activations of 14 bits (variant::kInt16Tables): x int16 [batch][columns]
   uncoalesced,         // ablation, groups in the order of tiles: in: q4_0 [rows / 32] as in files, table;  out: fp16 [rows]
   convert_planes,      // ablation, no tables: in: planes, float32 scales and zeros [rows / 1024][32];  out: fp16 [rows] (layout_stages.hpp)
   matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so

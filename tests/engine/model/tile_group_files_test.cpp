@@ -14,7 +14,7 @@
 namespace vitro {
 namespace {
 
-std::vector<float> values_of(const Gguf& gguf, const TensorInfo& tensor) {
+std::vector<float> tile_values(const Gguf& gguf, const TensorInfo& tensor) {
   std::vector<std::byte> bytes(tensor.rows() * row_bytes(tensor.format, tensor.columns()));
   gguf.read(tensor, 0, bytes);
   std::vector<float> values(tensor.rows() * tensor.columns());
@@ -32,7 +32,7 @@ TEST(TileGroupFiles, tile_groups_are_written_as_the_matrix_unit_takes_them) {
   const TensorInfo& up = *gguf.find_tensor("blk.0.ffn_up.weight");
   ASSERT_EQ(up.format, Format::q4_0_tile);
   EXPECT_EQ(up.size * 8, up.rows() * up.columns() * 9 / 2);
-  const std::vector<float> w = values_of(source, *source.find_tensor(up.name));
+  const std::vector<float> w = tile_values(source, *source.find_tensor(up.name));
   const std::size_t strip = up.size / (up.rows() / kStripRows);
   std::vector<std::byte> stored(up.size), expected(strip);
   gguf.read_stored(up, 0, stored);
@@ -42,7 +42,7 @@ TEST(TileGroupFiles, tile_groups_are_written_as_the_matrix_unit_takes_them) {
     ASSERT_TRUE(std::ranges::equal(expected, std::span(stored).subspan(s * strip, strip))) << s;
     dequantise_strip_rows(expected.data(), up.columns(), 0, kStripRows, values.data() + s * kStripRows * up.columns());
   }
-  EXPECT_EQ(values_of(gguf, up), values);
+  EXPECT_EQ(tile_values(gguf, up), values);
   // Bytes are copied, rows are read from any byte on, and other formats are made of them.
   quantize(folder / "q.gguf", folder / "again.gguf", "q4_0_tile");
   EXPECT_EQ(read_file(folder / "again.gguf"), read_file(folder / "q.gguf"));

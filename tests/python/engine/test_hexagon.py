@@ -123,6 +123,21 @@ def test_tile_groups_are_one_format_for_host_and_sim(native, tmp_path):
 
 
 @needs_worker
+def test_tables_of_int16_are_a_contract_of_their_own(native, tmp_path):
+    """T-MAN Table 1: 16-bit activations. One contract on cores, in the worker and in sim, with prices of its own on the NPU."""
+    model = tmp_path / "w2g64z.gguf"
+    vitro.quantize(MODELS / "stories-reglu-3m.f16.gguf", model, "w2g64z")
+    keys = {"model.gguf": model, "engine.activations": "int16_tables"}
+    core, hexagon = (native(*arguments("f16", units, **keys)).json for units in ("cpu0", "hexagon"))
+    sim = native(*arguments("f16", "[cpu0, npu]", **keys), "--machine", "sim").json
+    assert hexagon["tokens"] == core["tokens"] == sim["tokens"] and len(sim["tokens"]) == 12
+    assert hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    assert not any("on npu" in call for call in sim["unpriced_calls"])
+    rounded = native(*arguments("f16", "[cpu0, npu]", **keys | {"engine.activations": "int8_tables"}), "--machine", "sim").json
+    assert sim["metrics"]["decode_tokens_per_s"] != rounded["metrics"]["decode_tokens_per_s"]
+
+
+@needs_worker
 @pytest.mark.all
 @pytest.mark.parametrize("threads", [2, 4])
 def test_the_quickstart_runs_in_stages_with_threads_of_hvx(native, threads):

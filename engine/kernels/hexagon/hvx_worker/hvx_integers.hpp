@@ -47,6 +47,10 @@ struct HvxIntegers {
   static Vector shift_word(Vector v) {
     return Q6_Vw_vasl_VwR(v, kBits);
   }
+  template <int kBits>
+  static Vector shift_word_right(Vector v) {  // with sign
+    return Q6_Vw_vasr_VwR(v, kBits);
+  }
   static Vector half_of_word(Vector v) { return Q6_Vw_vasr_VwR(v, 1); }
   static Vector load_unaligned(const unsigned char* p) {
     typedef long Unaligned __attribute__((__vector_size__(128))) __attribute__((aligned(1), may_alias));

@@ -26,6 +26,13 @@ extern "C" void hvx_lut_linear(const unsigned char* planes, uint32_t pitch, uint
 extern "C" void hvx_lut_finalize(const int32_t* weighted, const ZeroFields& zeros, Zeros form, const ActivationScale* x, int32_t factor,
                                  uint32_t blocks, int32_t* dots);
 
+// The same with activations of 14 bits, whose sums of four fill a table's 16 bits.
+extern "C" void hvx_lut_precompute_wide(const int16_t* x, uint32_t groups, uint16_t* tables);
+extern "C" void hvx_lut_linear_wide(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint16_t* tables, uint32_t count,
+                                    uint32_t bits, uint32_t group, int32_t* weighted);
+extern "C" void hvx_lut_finalize_wide(const int32_t* weighted, const ZeroFields& zeros, Zeros form, const ActivationScale* x,
+                                      int32_t factor, uint32_t blocks, int32_t* dots);
+
 // The same with tables of int8: their entries rounded by the factors of x [blocks]; tables: [columns / 16] vectors (hvx.hpp). weighted:
 // [panels][blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest
 // / 2) with rest = steps * sum - 2 zero sum.
