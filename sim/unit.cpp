@@ -35,7 +35,8 @@ Bytes weight_bytes(const GraphSpec& spec) {
     if (!call.is<ops::Matmul, ops::Accumulate>()) continue;
     const View& weights = call.in[0];
     if (!weights.memory || seen.insert({weights.memory.id(), weights.offset}).second) {
-      sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1], Layout::tiled);  // as panels hold them
+      // As panels hold them.
+      sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1], std::max(weights.layout, Layout::tiled));
     }
   }
   return sum;

@@ -25,6 +25,7 @@ Format priced_format(const KernelCall& call) {
 // A format whose loops do the same per code, for tables that lack this one.
 std::optional<Format> priced_like(Format format) {
   if (format.is_group() && format.bits == 8) return Format::q8_0;
+  if (format == Format::q4_0_tile) return Format::q4_0;
   if (!format.is_group() || !format.zero_point || !format.row_scale) return std::nullopt;
   return Format::w(format.bits, format.block, 'z');
 }
@@ -88,7 +89,8 @@ std::uint32_t rows_per_sequence(const Batch& batch) {
 
 // Of `rows` rows as a vendor's graph has them: a scale for each row, whatever groups the format has that stands for it (T-MAN 3).
 Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
-  const std::uint32_t bits = format.is_group() || format.family == Format::Family::block ? format.bits : 0;
+  const bool codes = format.is_group() || format.family == Format::Family::block || format.family == Format::Family::tile;
+  const std::uint32_t bits = codes ? format.bits : 0;
   return rows * (bits > 0 ? (Bytes{depth} * bits + 7) / 8 + 2 : row_bytes(format, depth));
 }
 
@@ -97,6 +99,9 @@ bool meets_halves(const KernelCall& call) {
   if (call.is<ops::Attention>()) return call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
   return call.is<ops::Matmul>() && call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
 }
+
+// Contracts with tables of their own, whatever method is named.
+bool has_tables(VariantId variant) { return variant == variant::kInt8Tables || variant == variant::kInt16Tables; }
 
 // What a table may price apart; empty for the rest.
 std::string_view own_kind(const KernelCall& call) {
@@ -119,7 +124,7 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
   }
   // Attention has one price, whichever way its exponentials are found (price_scores); so have operators without variants.
   const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
-  const bool rounded = call.method == Method::lut && call.variant == variant::kInt8Tables;  // another kernel of the same way
+  const bool rounded = call.method == Method::lut && has_tables(call.variant);  // another kernel of the same way
   const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
                                 : plain                                      ? variant::name(variant::kFloat)
                                                                              : variant::name(call.variant);
@@ -188,9 +193,11 @@ void WorkBuilder::price_tables(const KernelCall& call, hw::Work& work) const {
 // has that in its conversions; an accelerator's has a kernel of its own for it, done once where tables are made once.
 void WorkBuilder::price_rounding(const KernelCall& call, hw::Work& work) {
   const auto block = static_cast<std::uint32_t>(block_elements(priced_format(call)));
-  auto known = std::ranges::find(roundings_, block, [](const auto& entry) { return entry.first; });
+  const std::string_view kind = call.variant == variant::kInt16Tables ? "int16_activations" : "int8_activations";
+  const std::pair key{kind, block};
+  auto known = std::ranges::find(roundings_, key, [](const auto& entry) { return entry.first; });
   if (known == roundings_.end()) {
-    roundings_.emplace_back(block, model_.kernel("int8_activations", fmt::format("g{}", block)));
+    roundings_.emplace_back(key, model_.kernel(kind, fmt::format("g{}", block)));
     known = roundings_.end() - 1;
   }
   if (known->second.per_element) {
@@ -198,7 +205,7 @@ void WorkBuilder::price_rounding(const KernelCall& call, hw::Work& work) {
     work.rounding = known->second.id;
     work.conversions = 0;
   } else if (call.method == Method::lut) {
-    unpriced_.insert(fmt::format("int8_activations.g{} on {} (as nothing)", block, core_class_));
+    unpriced_.insert(fmt::format("{}.g{} on {} (as nothing)", kind, block, core_class_));
   }
 }
 
@@ -283,7 +290,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
   if (call.is<ops::Attention>()) price_scores(call, counts, work);
   if (call.method == Method::lut) price_tables(call, work);
   // The variant looks up whatever way is named: a unit that prices tables apart from quantising makes them in this call.
-  if (call.is<ops::Matmul>() && call.method == Method::automatic && call.variant == variant::kInt8Tables) {
+  if (call.is<ops::Matmul>() && call.method == Method::automatic && has_tables(call.variant)) {
     work.table_inputs = elements(call.in[1]);
     work.table_bytes = kTableBytes * work.table_inputs;
   }

@@ -52,7 +52,7 @@ class WorkBuilder {
   std::vector<Known> known_;
   std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
   std::vector<std::pair<Exponential, hw::KernelCost>> softmaxes_;
-  std::vector<std::pair<std::uint32_t, hw::KernelCost>> roundings_;  // by block
+  std::vector<std::pair<std::pair<std::string_view, std::uint32_t>, hw::KernelCost>> roundings_;  // by kind and block
   std::set<std::string> unpriced_;
 };
 

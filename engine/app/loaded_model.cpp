@@ -11,6 +11,7 @@
 #include "engine/parts/register_parts.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -46,7 +47,7 @@ void check_layout(const PackedModel& packed, const EngineConfig& engine) {
   for (const Weight& weight : packed.weights) {
     if (weight.role == Role::ffn_bundle) found = weight.form;
     const bool looks_up = weight.layout == Layout::lut && engine.products.matmul == variant::kInt8Tables;
-    if (weight.layout != Layout::rows && engine.products.matmul != variant::kInt8 && !looks_up) {
+    if (weight.layout != stored_layout(weight.format) && engine.products.matmul != variant::kInt8 && !looks_up) {
       refuse("tiled matrices", "engine.products.numerics: int8, or a pack with layout rows");
     }
     if (weight.layout == Layout::lut && engine.products.codes == CodeMatmul::dot) {

@@ -1,7 +1,10 @@
 #include "engine/app/operator_run.hpp"
 
+#include <algorithm>
+
 #include "engine/ops/variants.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
 #include "engine/transformer/call_builder.hpp"
 
@@ -26,7 +29,8 @@ KernelCall product(Machine& machine, const EngineConfig& engine, const MatmulWor
   call.op = ops::Matmul{};
   call.layer = 0;
   call.batch = std::make_shared<const std::vector<SeqPos>>(std::move(rows));
-  const Layout layout = engine.products.matmul == variant::kInt8 && can_tile(work.format, shape.columns) ? Layout::tiled : Layout::rows;
+  const bool tiled = engine.products.matmul == variant::kInt8 && can_tile(work.format, shape.columns);
+  const Layout layout = tiled ? Layout::tiled : stored_layout(work.format);
   call.in = {leased(machine, {shape.columns, shape.depth, 0}, work.format, Region::fixed, layout),
              leased(machine, {work.rows, shape.depth, 0}, Format::f32, Region::activation)};
   call.out = {leased(machine, {work.rows, shape.columns, 0}, Format::f32, Region::activation)};
@@ -46,7 +50,7 @@ Task<void> run_all(Machine* machine, GraphCache* graphs, const EngineConfig* eng
   TaskScope scope(machine->executor);
   for (std::size_t u = 0; u < machine->units.size(); ++u) {
     KernelCall call = *whole;
-    call.slice = share_of(call.in[0].shape[0], kTileRows, u, machine->units.size());
+    call.slice = share_of(call.in[0].shape[0], std::max(kTileRows, group_rows(call.in[0].layout)), u, machine->units.size());
     if (call.slice.count == 0) continue;
     const Method method = engine->products.methods.of(call.batch->size());
     if (machine->units[u]->caps().static_graphs && applies(method, call.in[0].format)) call.method = method;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -30,8 +30,12 @@ MatmulWorkload read_matmul_workload(Reader reader) {
   }
   products.format = *format;
   for (const MatmulWorkload::Shape& shape : products.shapes) {
-    if (shape.depth % block_elements(products.format) == 0) continue;
-    reader.fail("shapes", fmt::format("a depth of {} is not a multiple of the block of {}", shape.depth, name));
+    if (can_store(products.format, shape.columns, shape.depth)) continue;
+    if (stored_layout(products.format) == Layout::rows) {
+      reader.fail("shapes", fmt::format("a depth of {} is not a multiple of the block of {}", shape.depth, name));
+    }
+    reader.fail("shapes", fmt::format("{} columns of a depth of {} are no whole groups of {} (expected multiples of {} and {})",
+                                      shape.columns, shape.depth, name, kStripRows, kStripColumns));
   }
   reader.finish();
   return products;

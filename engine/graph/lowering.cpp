@@ -44,6 +44,12 @@ class Lowering {
     return op.split == Split::kv_heads ? config_.kv_heads : 1;
   }
 
+  std::uint32_t grain_of(const Operator& op) const {
+    if (op.split != Split::rows) return 1;
+    const Weight* weight = options_.weights != nullptr && op.weight ? options_.weights->find(*op.weight, op.layer) : nullptr;
+    return weight != nullptr ? std::max(kTileRows, group_rows(weight->layout)) : kTileRows;
+  }
+
   bool in_current(OperatorId id) const { return where_.at(id).phase + 1 == phases_.size(); }
 
   bool joins_current(OperatorId id) const {
@@ -97,15 +103,20 @@ class Lowering {
     std::erase_if(follows, [&](std::size_t g) { return g != follows.back() && is_read_after(g); });
     if (follows.empty()) {
       const std::uint32_t extent = extent_of(op);
-      groups.push_back({op.split, op.rows, extent, op.split == Split::rows ? kTileRows : 1, {id}});
+      groups.push_back({op.split, op.rows, extent, grain_of(op), {id}});
       where_[id] = {phases_.size() - 1, groups.size() - 1};
       return;
     }
     // The merged group takes the place of the latest one: by then all that any of them reads has been placed.
     const std::size_t target = follows.back();
     std::vector<OperatorId> merged;
-    for (const std::size_t g : follows) merged.insert(merged.end(), groups[g].operators.begin(), groups[g].operators.end());
+    std::uint32_t grain = grain_of(op);
+    for (const std::size_t g : follows) {
+      merged.insert(merged.end(), groups[g].operators.begin(), groups[g].operators.end());
+      grain = std::max(grain, groups[g].grain);
+    }
     merged.push_back(id);
+    groups[target].grain = grain;
     std::sort(merged.begin(), merged.end());
     groups[target].operators = std::move(merged);
     for (std::size_t k = follows.size() - 1; k-- > 0;) groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(follows[k]));

@@ -4,6 +4,7 @@
 
 #include "engine/graph/operator.hpp"
 #include "engine/model/model_config.hpp"
+#include "engine/model/weights.hpp"
 
 namespace vitro {
 
@@ -33,6 +34,7 @@ struct LoweringOptions {
   bool waits_to_attend = false;  // something has to be waited for before attention of each layer, and is begun after it (KvFlash)
   bool attention_alone = false;  // several units, but attention blocks are one unit's, so that nothing in them waits
   bool layers_apart = false;     // no phase has operators of two layers
+  const WeightStore* weights = nullptr;  // slices end where the groups of rows of their layouts do; null: groups of kTileRows
 };
 // `units`: with a single unit nothing has to be joined but for outcomes that decide what runs next (the router's).
 std::vector<Phase> lower(const OperatorGraph& graph, const ModelConfig& config, std::size_t units, LoweringOptions options = {});

@@ -19,37 +19,46 @@ namespace {
 
 Status refused(std::string why) { return {Code::unsupported_shape, std::move(why)}; }
 
-// A row of activations in blocks of `group`, as the int8 contract defines them.
-struct Quantised {
-  std::vector<std::int8_t> quants;
+// A row of activations in blocks of `group`, as the int8 contract defines them, or with `top` in the place of 127.
+template <class Quant>
+struct QuantisedRow {
+  std::vector<Quant> quants;
   std::vector<float> scales;
   std::vector<std::int32_t> sums;
 };
 
-void quantise(const float* x, std::uint32_t columns, std::uint32_t group, Quantised& out) {
+using Quantised = QuantisedRow<std::int8_t>;
+
+template <class Quant>
+void quantise_to(float top, const float* x, std::uint32_t columns, std::uint32_t group, QuantisedRow<Quant>& out) {
   const std::uint32_t blocks = columns / group;
   out.quants.resize(columns);
   out.scales.resize(blocks);
   out.sums.resize(blocks);
-  if (group == kBlock) {
-    kernel_set("auto").quantise(x, blocks, 1, out.quants.data(), out.scales.data(), out.sums.data());
-    for (std::int32_t& sum : out.sums) sum /= -8;
-    return;
-  }
   for (std::uint32_t b = 0; b < blocks; ++b) {
     const float* block = x + std::size_t{b} * group;
     float most = 0;
     for (std::uint32_t i = 0; i < group; ++i) most = std::max(most, std::abs(block[i]));
     const bool zero = most < 0x1p-100f;
-    const float inverse = zero ? 0 : 127 / most;
-    out.scales[b] = zero ? 0 : most / 127;
+    const float inverse = zero ? 0 : top / most;
+    out.scales[b] = zero ? 0 : most / top;
     out.sums[b] = 0;
     for (std::uint32_t i = 0; i < group; ++i) {
-      const auto q = static_cast<std::int8_t>(std::nearbyint(block[i] * inverse));
+      const auto q = static_cast<Quant>(std::nearbyint(block[i] * inverse));
       out.quants[std::size_t{b} * group + i] = q;
       out.sums[b] += q;
     }
   }
+}
+
+void quantise(const float* x, std::uint32_t columns, std::uint32_t group, Quantised& out) {
+  if (group != kBlock) return quantise_to(127, x, columns, group, out);
+  const std::uint32_t blocks = columns / group;
+  out.quants.resize(columns);
+  out.scales.resize(blocks);
+  out.sums.resize(blocks);
+  kernel_set("auto").quantise(x, blocks, 1, out.quants.data(), out.scales.data(), out.sums.data());
+  for (std::int32_t& sum : out.sums) sum /= -8;
 }
 
 // Of a block with tables of int8 (variant::kInt8Tables).
@@ -133,9 +142,9 @@ void write_code_tables(const MatmulForm& form, std::byte* out) {
 
 Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
   if (!call.is<ops::Matmul>()) return refused(fmt::format("it has no operator {}", to_string(call.op)));
-  const bool rounded = call.variant == variant::kInt8Tables;
-  if (call.variant != variant::kInt8 && call.variant != variant::kHmx && call.variant != variant::kInt8Rows && !rounded) {
-    return refused("it computes with int8 or fp16 activations only");
+  const bool rounded = call.variant == variant::kInt8Tables, wide = call.variant == variant::kInt16Tables;
+  if (call.variant != variant::kInt8 && call.variant != variant::kHmx && call.variant != variant::kInt8Rows && !rounded && !wide) {
+    return refused("it computes with integer or fp16 activations only");
   }
   if (call.in.size() > 2) return refused("it adds no bias");
   if (call.rows != nullptr || call.row_offsets != nullptr) return refused("it computes dense rows only");
@@ -143,8 +152,9 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
   const View& weights = call.in[0];
   if (!weights.memory || weights.data() == nullptr)
     return refused("it packs weights when a graph is loaded, but these are bound at launch");
-  if (rounded) {
-    if (const std::optional<PlaneForm> planes = plane_form(weights)) return MatmulForm{Kind::matmul_lut_rounded, *planes};
+  if (rounded || wide) {
+    const Kind kind = wide ? Kind::matmul_lut_wide : Kind::matmul_lut_rounded;
+    if (const std::optional<PlaneForm> planes = plane_form(weights)) return MatmulForm{kind, *planes};
   } else if (call.variant == variant::kInt8Rows) {
     const std::optional<PlaneForm> planes = plane_form(weights);
     if (planes && finite_scales(weights) && one_scale_per_row(weights)) return MatmulForm{Kind::matmul_hmx_int8, *planes};
@@ -152,7 +162,10 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
       return refused(fmt::format("its matrix unit computes int8 matmuls of {} only if each row has one scale", to_string(weights.format)));
     }
   } else if (call.variant == variant::kHmx) {
-    if (can_pack_strips(weights)) return MatmulForm{Kind::matmul_hmx, {}};
+    if (can_pack_strips(weights)) {
+      const bool tiles = weights.format == Format::q4_0_tile;
+      return MatmulForm{Kind::matmul_hmx, {.scales = tiles ? Scales::of_tile_groups : Scales::of_blocks}};
+    }
     const std::optional<PlaneForm> planes = weights.format.is_group() ? plane_form(weights) : std::nullopt;
     const Kind kind = call.method == Method::scaled_tables ? Kind::matmul_hmx_scaled : Kind::matmul_hmx_lut;
     if (planes && finite_scales(weights)) return MatmulForm{kind, *planes};
@@ -171,7 +184,7 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
 
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
-  if (form.kind == Kind::matmul_hmx) return strips_bytes(rows, columns);
+  if (form.kind == Kind::matmul_hmx) return strips_bytes(form.planes.scales, rows, columns);
   if (form.kind == Kind::matmul_hmx_f16) return f16_strips_bytes(rows, columns);
   return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
 }
@@ -189,6 +202,7 @@ std::uint32_t encoding(const MatmulForm& form) {
   if (form.kind == Kind::matmul_hmx_scaled) return 16384 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (!form.looks_up()) return 0;
+  if (form.kind == Kind::matmul_lut_wide) return 2048 + form.planes.group;
   const bool rounded = form.kind == Kind::matmul_lut_rounded;  // beside which stands what an entry is worth
   return form.planes.group + (rounded ? 4096u + (form.planes.zeros == Zeros::signs ? 1 : 0) : 0);
 }
@@ -197,11 +211,27 @@ ActivationBytes activations_bytes(const MatmulForm& form, std::uint32_t batch, s
   if (form.in_tiles()) return {Bytes{round_up(batch, kTile)} * columns * 2, form.bit_serial() ? 2 * kVectorBytes : kVectorBytes};
   if (form.kind == Kind::matmul_hmx_int8) return {Bytes{round_up(batch, kTile)} * columns, 2 * kVectorBytes + batch * sizeof(float)};
   if (form.looks_up()) {
-    const Bytes scale = form.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
-    return {Bytes{batch} * columns, Bytes{batch} * (columns / form.planes.group) * scale};
+    const Bytes scale = form.kind == Kind::matmul_lut_rounded ? sizeof(RoundedScale) : sizeof(ActivationScale);
+    const Bytes quant = form.kind == Kind::matmul_lut_wide ? sizeof(std::int16_t) : sizeof(std::int8_t);
+    return {Bytes{batch} * columns * quant, Bytes{batch} * (columns / form.planes.group) * scale};
   }
   return {Bytes{batch} * (columns / kBlock) * sizeof(Int8Block), 0};
 }
+
+namespace {
+
+void write_wide(const MatmulForm& form, const View& x, std::byte* first, std::byte* second) {
+  const std::uint32_t k = columns(x), group = form.planes.group;
+  auto* scales = reinterpret_cast<ActivationScale*>(second);
+  QuantisedRow<std::int16_t> row;
+  for (std::uint32_t m = 0; m < x.shape[0]; ++m, first += k * sizeof(std::int16_t)) {
+    quantise_to(variant::kMostWide, x.as<float>() + std::size_t{m} * k, k, group, row);
+    std::memcpy(first, row.quants.data(), k * sizeof(std::int16_t));
+    for (std::uint32_t b = 0; b < k / group; ++b) *scales++ = {row.scales[b], row.sums[b]};
+  }
+}
+
+}  // namespace
 
 void write_activations(const MatmulForm& form, const View& x, std::byte* first, std::byte* second) {
   if (form.in_tiles()) {
@@ -212,6 +242,7 @@ void write_activations(const MatmulForm& form, const View& x, std::byte* first, 
     write_int8_tables(form.planes, second);
     return write_int8_tiles(x, first, reinterpret_cast<float*>(second + 2 * kVectorBytes));
   }
+  if (form.kind == Kind::matmul_lut_wide) return write_wide(form, x, first, second);
   const bool apart = form.looks_up();
   const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);
   Quantised row;

@@ -8,12 +8,12 @@ namespace vitro::hexagon {
 
 struct MatmulForm {
   Kind kind = Kind::none;
-  PlaneForm planes;  // of bit-serial panels
+  PlaneForm planes;  // of bit-serial panels; its scales of matmul_hmx, too
 
   bool bit_serial() const {
     return looks_up() || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_int8;
   }
-  bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded; }
+  bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide; }
   bool in_tiles() const {  // activations
     return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_f16;
   }

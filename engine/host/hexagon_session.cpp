@@ -83,6 +83,7 @@ Status HexagonSession::start() {
 Result<std::uint32_t> HexagonSession::place(Bytes size) {
   const Bytes end = placed_end();
   const Bytes wanted = round_up(size, kVectorBytes);
+  const std::scoped_lock lock(placing_);
   if (wanted > end - placed_) {
     return Status{Code::over_budget,
                   fmt::format("hexagon: another {} do not fit into a session of {}", format_bytes(size), format_bytes(end))};

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <chrono>
+#include <mutex>
 #include <span>
 
 #include "engine/host/hexagon_transport.hpp"
@@ -16,7 +17,8 @@ struct HexagonLimits {
   int restarts = 1;                           // of a worker that died, hung or answered garbage
 };
 
-// Used from one thread at a time.
+// Used from one thread at a time, but for place(), holds(), at() of what was placed and written(), which another one may call while a
+// request runs.
 class HexagonSession {
  public:
   explicit HexagonSession(std::unique_ptr<HexagonTransport> transport, HexagonLimits limits = {});
@@ -63,7 +65,9 @@ class HexagonSession {
   HexagonLimits limits_;
   hexagon::Request& request_;
   hexagon::Response& response_;
-  std::uint32_t placed_, scratch_ = 0;
+  std::mutex placing_;
+  std::uint32_t placed_;  // guarded by placing_
+  std::uint32_t scratch_ = 0;
   int restarts_left_;
   bool usable_ = true;
   std::vector<hexagon::StageEvent> log_;

@@ -21,7 +21,8 @@ struct PacketCount {
   std::array<std::uint64_t, hexagon::kThreads> of_thread{};  // executed, by each thread of the worker
 };
 
-// Used from one thread at a time. Regions live as long as the transport, whatever becomes of workers.
+// Used from one thread at a time, but for clean(), which two may call for different bytes. Regions live as long as the transport, whatever
+// becomes of workers.
 class HexagonTransport {
  public:
   virtual ~HexagonTransport() = default;

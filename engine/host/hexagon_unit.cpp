@@ -8,6 +8,7 @@
 #include "engine/kernels/common/float_copies.hpp"
 #include "engine/kernels/hexagon/stage_layout.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 
@@ -21,6 +22,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
       activity_(activity),
       track_(trace.track("units", "hexagon")),
       worker_(executor, Picoseconds(0), [this](Job job) { execute(std::move(job)); }) {
+  sessions_.reserve(std::max(options.sessions, 1u));
   sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
   attention_.emplace(*sessions_.front());
   caps_.id = id;
@@ -31,6 +33,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   caps_.session_limit = sessions_.front()->transport().inbound().size();
 }
 
+// Requires: placing_ is held.
 Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
   const View& weights = call.in[0];
   const Range rows = sliced(call, weights.shape[0]);
@@ -73,13 +76,14 @@ Result<HexagonUnit::Placed> HexagonUnit::find_room(Bytes size) {
 
 std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {
   if (!call.is<ops::Matmul>() || call.in[0].memory.block()->region != Region::fixed) return {};
+  const std::scoped_lock lock(placing_);
   const Result<Placed> placed = place(call);
   return placed.ok() ? std::optional(placed.value()) : std::nullopt;
 }
 
 Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
   Loaded loaded;
-  const std::scoped_lock lock(session_mutex_);
+  const std::scoped_lock lock(placing_);
   for (const KernelCall& call : spec.calls) {
     if (!call.in.empty() && call.in[0].slot > 0) {
       loaded.weights.emplace_back();
@@ -105,7 +109,7 @@ void HexagonUnit::unload(Graph graph) {
 }
 
 std::vector<std::string> HexagonUnit::notes() {
-  const std::scoped_lock lock(session_mutex_);
+  const std::scoped_lock lock(placing_, running_);
   std::vector<std::string> notes{
       fmt::format("hexagon: {}, {} operators in {} requests", sessions_.front()->transport().name(), operators(), requests())};
   if (sessions_.size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_.size()));
@@ -117,7 +121,7 @@ std::vector<std::string> HexagonUnit::notes() {
 }
 
 std::vector<PacketCount> HexagonUnit::packets() const {
-  const std::scoped_lock lock(session_mutex_);
+  const std::scoped_lock lock(placing_, running_);
   std::vector<PacketCount> all;
   for (const auto& session : sessions_) {
     const std::vector<PacketCount> counts = session->transport().packets();
@@ -127,7 +131,7 @@ std::vector<PacketCount> HexagonUnit::packets() const {
 }
 
 Bytes HexagonUnit::spilled(hexagon::Spill place) const {
-  const std::scoped_lock lock(session_mutex_);
+  const std::scoped_lock lock(placing_, running_);
   Bytes bytes = 0;
   for (const auto& session : sessions_) bytes += session->spilled()[static_cast<std::size_t>(place)] * sizeof(float);
   return bytes;
@@ -149,7 +153,7 @@ void HexagonUnit::execute(Job job) {
   RunResult result;
   const Picoseconds begin = executor_.now();
   try {
-    const std::scoped_lock lock(session_mutex_);
+    const std::scoped_lock lock(running_);
     run(*job.chain, *job.graph, result.outcomes);
   } catch (...) {
     result.error = std::current_exception();
@@ -213,7 +217,9 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     op.zeros = form.planes.zeros;
     op.scales = form.planes.scales;
     op.spill = options_.spill;
-    if (hexagon::is_staged(op.kind)) op.stages = hexagon::plan_stages(op, row_bytes(weights.format, op.columns), options_.stages);
+    if (hexagon::is_staged(op.kind)) {
+      op.stages = hexagon::plan_stages(op, row_bytes(weights.format, op.columns, stored_layout(weights.format)), options_.stages);
+    }
     op.in[0] = weights_of[i]->at;
     const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
     if (!activations.contains(key)) {

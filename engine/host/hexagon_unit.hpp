@@ -35,7 +35,7 @@ struct HexagonOptions {
 // - Weights bound at launch: the graph is taken whole. Products whose weights lie in Region::fixed, which nobody writes twice, are packed
 //   when they first run; all other calls are computed on this unit's own thread by `function`, one by one.
 // Weights stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and a note in the report.
-// submit(), load() and unload() belong to the policy thread.
+// submit(), load() and unload() belong to the policy thread; none of them waits for a request.
 class HexagonUnit final : public ComputeUnit, public Device {
  public:
   HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function, TraceSink& trace,
@@ -97,10 +97,12 @@ class HexagonUnit final : public ComputeUnit, public Device {
   Activity& activity_;
   const TrackId track_;
 
-  std::vector<std::unique_ptr<HexagonSession>> sessions_;  // load() and the worker thread take turns: guarded by session_mutex_
-  std::optional<hexagon::Attention> attention_;            // in the first of them
-  mutable std::mutex session_mutex_;
+  // Weights are placed and packed beside a request that runs: load() waits for no launch. Sessions stay where they are in the list.
+  mutable std::mutex placing_;                             // guards placed_, the list's length and what is placed in a session
+  std::vector<std::unique_ptr<HexagonSession>> sessions_;  // never longer than it was reserved for
   std::map<WeightKey, Placed> placed_;
+  mutable std::mutex running_;                    // guards requests of sessions
+  std::optional<hexagon::Attention> attention_;  // in the first of them
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 0;
   std::uint64_t operators_ = 0, requests_ = 0, lost_ = 0, lacking_ = 0;

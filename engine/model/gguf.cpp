@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -11,6 +12,7 @@
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -149,6 +151,21 @@ const TensorInfo* Gguf::find_tensor(std::string_view name) const {
 }
 
 void Gguf::read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const {
+  if (stored_layout(tensor.format) == Layout::rows) return read_stored(tensor, offset, into);
+  const std::size_t k = tensor.columns();
+  const Bytes rows = kStripRows * row_bytes(tensor.format, k), strip = kStripRows * row_bytes(tensor.format, k, Layout::strips);
+  std::vector<std::byte> stored(strip), unpacked(rows);
+  while (!into.empty()) {
+    read_stored(tensor, offset / rows * strip, stored);
+    unpack_strip(k, stored.data(), unpacked.data());
+    const Bytes begin = offset % rows, count = std::min(rows - begin, Bytes{into.size()});
+    std::copy_n(unpacked.begin() + static_cast<std::ptrdiff_t>(begin), count, into.begin());
+    into = into.subspan(count);
+    offset += count;
+  }
+}
+
+void Gguf::read_stored(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const {
   VITRO_CHECK(offset <= tensor.size && into.size() <= tensor.size - offset, "a read past the end of a tensor");
   file_.read_at(tensor.offset + offset, into);
 }

@@ -36,7 +36,7 @@ struct TensorInfo {
   std::vector<std::uint64_t> dims;  // the contiguous dimension (K) first, as in the file; 1 to 4, none zero
   Format format{};
   Bytes offset = 0;  // in the file
-  Bytes size = 0;
+  Bytes size = 0;  // there: a matrix lies in stored_layout(format)
 
   // The same as rows (all outer dimensions together) and columns.
   std::uint64_t columns() const { return dims.front(); }
@@ -77,8 +77,10 @@ class Gguf {
 
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in file order
   const TensorInfo* find_tensor(std::string_view name) const;
-  // Fills `into` from byte `offset` of the tensor. Requires: the range lies inside it.
+  // Fills `into` from byte `offset` of the tensor's rows, each as Layout::rows has it. Requires: the range lies inside them.
   void read(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const;
+  // The same of its bytes as the file has them: those of Layout::rows but for tile groups.
+  void read_stored(const TensorInfo& tensor, Bytes offset, std::span<std::byte> into) const;
   // Throws ConfigError when a block of the tensor has a zero point that is no code of its format, or a scale that is not its row's.
   // Reads all of a tensor whose format has zero points or promises one scale per row, nothing of others.
   void check_blocks(const TensorInfo& tensor) const;

@@ -50,7 +50,7 @@ void extend_gguf(const std::string& in_path, const std::string& out_path, std::v
 
   for (const TensorInfo& tensor : in.tensors()) {
     if (replaced(tensors, tensor.name, name)) continue;
-    copy(tensor.size, out, [&](Bytes at, std::span<std::byte> into) { in.read(tensor, at, into); });
+    copy(tensor.size, out, [&](Bytes at, std::span<std::byte> into) { in.read_stored(tensor, at, into); });
   }
   for (const AddedTensor& tensor : tensors) {
     const InputFile file(tensor.file);

@@ -7,6 +7,7 @@
 #include "engine/base/check.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -238,10 +239,14 @@ class GgufParser {
                       indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL or one of vitro's own"));
     }
     tensor.format = *format;
-    if (tensor.columns() % block_elements(*format) != 0) {
+    if (stored_layout(*format) == Layout::rows && tensor.columns() % block_elements(*format) != 0) {
       bad(fmt::format("rows of {} elements are not whole {} blocks of {}", tensor.columns(), to_string(*format), block_elements(*format)));
     }
-    tensor.size = elements / block_elements(*format) * block_bytes(*format);
+    if (const std::uint64_t rows = tensor.dims.size() > 1 ? tensor.dims[1] : 1; !can_store(*format, rows, tensor.columns())) {
+      bad(fmt::format("{} rows of {} elements are not whole groups of {} (expected multiples of {} and {})", rows, tensor.columns(),
+                      to_string(*format), kStripRows, kStripColumns));
+    }
+    tensor.size = row_bytes(*format, tensor.columns(), stored_layout(*format)) * tensor.rows();
     tensor.offset = in_.number<std::uint64_t>("a tensor offset");
     if (tensor.offset % out_.alignment_ != 0) bad(fmt::format("offset {} is not a multiple of {}", tensor.offset, out_.alignment_));
     if (!out_.tensor_index_.emplace(tensor.name, out_.tensors_.size()).second) bad("given twice");

@@ -4,6 +4,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -65,7 +66,7 @@ void GgufWriter::add(std::string key, GgufValue value) {
 void GgufWriter::add_tensor(std::string name, std::vector<std::uint64_t> dims, Format format) {
   VITRO_CHECK(!header_written_, "tensor shapes come before data");
   TensorInfo tensor{std::move(name), std::move(dims), format, 0, 0};
-  tensor.size = row_bytes(format, tensor.columns()) * tensor.rows();
+  tensor.size = row_bytes(format, tensor.columns(), stored_layout(format)) * tensor.rows();
   if (!tensors_.empty()) tensor.offset = round_up(tensors_.back().offset + tensors_.back().size, alignment_);
   tensors_.push_back(std::move(tensor));
 }

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -60,6 +61,10 @@ LoraAdapter adapter_from_file(const std::string& name, double strength, const Lo
                        fmt::format("{} can not be adapted while the base runs (expected a merged model: vitro merge)", pair.target));
     }
     const auto matrix = [&](const TensorInfo& tensor, std::string_view suffix) {
+      if (stored_layout(tensor.format) != Layout::rows) {
+        file.gguf().fail(tensor.name, fmt::format("is in {}, whose rows do not lie one by one (expected f16 or another format of rows)",
+                                                  to_string(tensor.format)));
+      }
       return matrix_of(*weight, suffix, tensor.rows(), tensor.columns(), tensor.format, {FileId{}, tensor.offset, tensor.size});
     };
     adapter.matrices[{weight->role, weight->layer}] = {file.scale(pair, strength), matrix(*pair.a, ".lora_a"), matrix(*pair.b, ".lora_b")};

@@ -29,7 +29,7 @@ void copy(const Gguf& in, const TensorInfo& tensor, GgufWriter& out) {
   std::vector<std::byte> chunk;
   for (Bytes at = 0; at < tensor.size; at += chunk.size()) {
     chunk.resize(std::min(kChunk, tensor.size - at));
-    in.read(tensor, at, chunk);
+    in.read_stored(tensor, at, chunk);
     out.write(chunk);
   }
 }

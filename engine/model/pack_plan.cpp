@@ -12,6 +12,7 @@
 #include "engine/model/pack_checksums.hpp"
 #include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro {
@@ -239,6 +240,14 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     const auto lies = [&](Layout layout, const std::set<Format>& formats) {
       return by_group && formats.contains(weight.format) && can_lay(layout, weight.format, weight.rows);
     };
+    if (stored_layout(weight.format) != Layout::rows) {
+      if (!by_group) {
+        gguf.fail(weight.name, fmt::format("is read row by row, which {} can not be (expected q4_0, or another format of rows)",
+                                           to_string(weight.format)));
+      }
+      weight.layout = stored_layout(weight.format);
+      continue;
+    }
     weight.layout = lies(Layout::lut, options.lut) ? Layout::lut : lies(Layout::tiled, options.tiled) ? Layout::tiled : Layout::rows;
   }
   plan.source = source_identity(gguf);

@@ -12,6 +12,7 @@
 #include "engine/model/pack_plan.hpp"
 #include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro {
@@ -54,11 +55,11 @@ void copy_vector(const Gguf& gguf, const TensorInfo& source, SectionWriter& out)
   out.write(std::as_bytes(std::span(values)));
 }
 
-void copy_rows(const Gguf& gguf, const TensorInfo& source, SectionWriter& out) {
+void copy_as_stored(const Gguf& gguf, const TensorInfo& source, SectionWriter& out) {
   std::vector<std::byte> chunk(std::min(kChunk, source.size));
   for (Bytes at = 0; at < source.size; at += chunk.size()) {
     chunk.resize(std::min(kChunk, source.size - at));
-    gguf.read(source, at, chunk);
+    gguf.read_stored(source, at, chunk);
     out.write(chunk);
   }
 }
@@ -108,10 +109,10 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
       write_transposed(gguf, *plan.sources[i][0], weight, out);
     } else if (plan.options.products) {
       write_anew(gguf, *plan.sources[i][0], weight, out);
-    } else if (weight.layout != Layout::rows) {
+    } else if (weight.layout != stored_layout(weight.format)) {
       copy_tiled(gguf, *plan.sources[i][0], weight.layout, out);
     } else {
-      copy_rows(gguf, *plan.sources[i][0], out);
+      copy_as_stored(gguf, *plan.sources[i][0], out);
     }
     out.end_section();
   }

@@ -14,8 +14,8 @@ std::vector<Weight> products_of(const ModelConfig& config) {
 void write_anew(const Gguf& gguf, const TensorInfo& source, const Weight& weight, SectionWriter& out) {
   std::vector<std::byte> raw(row_bytes(source.format, weight.columns)), row(row_bytes(weight.format, weight.columns));
   std::vector<float> values(weight.columns);
-  for (Bytes at = 0; at < source.size; at += raw.size()) {
-    gguf.read(source, at, raw);
+  for (std::uint64_t r = 0; r < source.rows(); ++r) {
+    gguf.read(source, r * raw.size(), raw);
     dequantise_row(source.format, raw.data(), values.data(), values.size());
     quantise_row(weight.format, values.data(), row.data(), values.size());
     out.write(row);

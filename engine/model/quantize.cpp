@@ -17,7 +17,7 @@
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/code_search.hpp"
 #include "engine/quant/group_formats.hpp"
-#include "engine/quant/hmx_groups.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
 namespace {
@@ -30,9 +30,14 @@ bool is_matrix(const TensorInfo& tensor) {
 constexpr std::string_view kEmbedding = "token_embd.weight", kOutput = "output.weight";
 bool is_embedding(const TensorInfo& tensor) { return tensor.name == kEmbedding || tensor.name == kOutput; }
 bool is_down(const TensorInfo& tensor) { return tensor.name.find(".ffn_down") != std::string::npos; }
+// A predictor's outputs are chosen one by one.
+bool is_predictor_matrix(const TensorInfo& tensor) { return tensor.name.ends_with(".fc1.weight") || tensor.name.ends_with(".fc2.weight"); }
 
-// `wanted`, or the same with a smaller group, whichever has blocks that fill rows of so many columns.
-std::optional<Format> fitting(Format wanted, std::uint64_t columns) {
+// `wanted`, or the same with a smaller group, whichever has blocks that fill rows of so many columns. Of tile groups, ordinary ones.
+std::optional<Format> fitting(Format wanted, const TensorInfo& tensor) {
+  const std::uint64_t columns = tensor.columns();
+  const bool tiles = can_store(wanted, tensor.dims[1], columns) && !is_predictor_matrix(tensor);
+  if (stored_layout(wanted) != Layout::rows && !tiles) wanted = Format::q4_0;
   while (columns % wanted.block != 0) {
     wanted.block /= 2;
     if (!wanted.is_group() || !exists(wanted)) return std::nullopt;
@@ -69,7 +74,7 @@ Format format_of(const TensorInfo& tensor, const Wanted& of) {
   }
   Format wanted = is_embedding(tensor) ? scheme.embeddings : scheme.matrices;
   if (scheme.down && is_down(tensor)) wanted = *scheme.down;
-  return fitting(wanted, tensor.columns()).value_or(tensor.format);
+  return fitting(wanted, tensor).value_or(tensor.format);
 }
 
 // Rows of one file as floats.
@@ -105,13 +110,17 @@ class Converter {
     in_.check_blocks(tensor_);
     const bool as_it_is = tensor_.format == target_ && grain_ == ScaleGrain::block;
     const std::uint64_t matrix = tensor_.dims.size() > 1 ? tensor_.dims[1] : 1;  // an expert's rows
-    const std::uint64_t most = grain_ == ScaleGrain::hmx_group ? kHmxGroupRows : 1;
+    const std::uint64_t most = group_rows(stored_layout(target_));
     for (std::uint64_t first = 0; first < tensor_.rows(); first += matrix) {
       if (grain_ == ScaleGrain::ternary) find_ternary_scale(first, matrix);
       for (std::uint64_t row = first; row < first + matrix; row += most) {
         const std::uint64_t count = std::min(most, first + matrix - row);
-        read(row, count);
-        if (!as_it_is) convert(row, count);
+        if (as_it_is) {
+          copy(row, count);
+        } else {
+          read(row, count);
+          convert(row, count);
+        }
         out.write(bytes_);
       }
     }
@@ -124,6 +133,12 @@ class Converter {
     const Bytes stride = row_bytes(tensor_.format, columns());
     bytes_.resize(count * stride);
     in_.read(tensor_, row * stride, bytes_);
+  }
+
+  void copy(std::uint64_t row, std::uint64_t count) {
+    const Bytes stride = row_bytes(target_, columns(), stored_layout(target_));
+    bytes_.resize(count * stride);
+    in_.read_stored(tensor_, row * stride, bytes_);
   }
 
   void dequantise(std::uint64_t row, std::uint64_t count) {
@@ -139,8 +154,8 @@ class Converter {
   void convert(std::uint64_t row, std::uint64_t count) {
     dequantise(row, count);
     if (grain_ == ScaleGrain::int4_channel) round_to_int4_channel(values_, scheme_.outliers);
-    if (grain_ == ScaleGrain::hmx_group) round_to_hmx_groups(values_, columns());
-    bytes_.resize(row_bytes(target_, values_.size()));
+    bytes_.resize(row_bytes(target_, values_.size(), stored_layout(target_)));
+    if (stored_layout(target_) == Layout::strips) return quantise_strip(values_.data(), columns(), bytes_.data());
     if (grain_ == ScaleGrain::ternary) return quantise_ternary(target_, ternary_, values_.data(), bytes_.data(), values_.size());
     quantise_row(target_, values_.data(), bytes_.data(), values_.size());
   }
@@ -188,9 +203,8 @@ std::vector<QuantizeScheme> make_schemes() {
       {"q8_0", "8 bits per weight in blocks of 32 (8.5 with the scale)", q8_0, q8_0, 7},
       {"q4_0", "4 bits per weight in blocks of 32 (4.5 with the scale); embeddings and output in q8_0, here and below", q4_0, q8_0, 2},
       {"q4_0_down_q8", "q4_0, with ffn_down in q8_0 (test-time scaling, 7.1)", q4_0, q8_0, std::nullopt, ScaleGrain::block, 0, q8_0},
-      {"q4_0_tile",
-       "q4_0 in groups of 16 outputs x 2 inputs, as a matrix unit's tiles lie (test-time scaling, 5.1), as exact values in f32", f32, q8_0,
-       std::nullopt, ScaleGrain::hmx_group},
+      {"q4_0_tile", "q4_0 in groups of 16 outputs x 2 inputs, as a matrix unit's tiles lie (test-time scaling, 5.1; 4.5)",
+       Format::q4_0_tile, q8_0},
       {"q4_k", "4 bits per weight in blocks of 256 with scales and minima of 6 bits (4.5)", Format::q4_k, q8_0, 14},
       {"iq4_nl", "codes of 4 bits into GGUF's table, blocks of 32 (4.5 with the scale)", Format::iq4_nl, q8_0, 25},
       {"nf4", "codes of 4 bits into the quantiles of a normal distribution, blocks of 32 (4.5)", Format::nf4, q8_0},
@@ -230,6 +244,7 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
   if (target == Format::q8_0) limit = kLargestHalf * 127;
   if (target == Format::q4_k) limit = kLargestHalf * 63;  // its minima; scales reach further
   if (target.has_codes()) limit = largest_codable(target);
+  if (target == Format::q4_0_tile) limit = largest_codable(Format::q4_0);
   if (target == Format::f16) limit = kLargestHalf;
   for (std::size_t k = 0; k < values.size(); ++k) {
     if (!(std::abs(values[k]) <= limit)) return k;
@@ -324,7 +339,8 @@ WeightError weight_error(const std::string& path, const std::string& reference_p
     const TensorInfo* same = model.find_tensor(tensor.name);
     if (same == nullptr || same->dims != tensor.dims)
       model.fail(tensor.name, fmt::format("differs in shape from the matrix in {}", reference_path));
-    packed += row_bytes(same->format, same->columns(), Layout::tiled) * same->rows();
+    const Layout layout = stored_layout(same->format) == Layout::strips ? Layout::strips : Layout::tiled;
+    packed += row_bytes(same->format, same->columns(), layout) * same->rows();
     weights += tensor.rows() * tensor.columns();
     for (std::uint64_t row = 0; row < tensor.rows(); ++row) {
       const std::span<const float> values = ours.read(*same, row), expected = theirs.read(tensor, row);

@@ -18,7 +18,6 @@ enum class ScaleGrain : std::uint8_t {
   block,         // those of a block of the format, or of a row if the format has one scale for it
   ternary,       // those of a matrix, whose values are -scale, 0 and scale (BitNet b1.58)
   int4_channel,  // those of a row: values of npu_int4.hpp, exactly in f32
-  hmx_group,     // those of a group of hmx_groups.hpp: values, exactly in f32
 };
 
 struct QuantizeScheme {
@@ -63,8 +62,8 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
 // Writes `out_path` with the matrices of `in_path` (f32, f16, bf16, or already quantised: then dequantised first) in the
 // formats of the scheme. One-dimensional tensors and the router of a mixture become f32. Where the rows of a matrix are no
 // whole number of blocks, a group format gives way to the same with a smaller group; if none fits, or for another format,
-// the matrix keeps the format that it has. A matrix that is embedding and output in one (tied) becomes two tensors when the two are to have
-// different formats. Streams row by row; nothing is at out_path until all of it is.
+// the matrix keeps the format that it has; of q4_0_tile, q4_0 stands in. A matrix that is embedding and output in one (tied) becomes two
+// tensors when the two are to have different formats. Streams row by row; nothing is at out_path until all of it is.
 // Throws ConfigError for an unknown scheme, a bad file, a format of the vocabulary whose blocks do not fill the rows, or values that are
 // not finite or too large for the scheme.
 void quantize(const std::string& in_path, const std::string& out_path, std::string_view scheme, const QuantizeOptions& options = {});

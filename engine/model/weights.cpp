@@ -5,6 +5,7 @@
 #include "engine/base/check.hpp"
 #include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro {
@@ -184,6 +185,9 @@ std::size_t set_form(std::vector<Weight>& weights, std::size_t i, BundleForm for
 
 namespace {
 
+// What bundles of such matrices have, whose Down is turned: as bundle_format() of a file's.
+Format bundled(Format matrices) { return stored_layout(matrices) == Layout::rows ? matrices : Format::q8_0; }
+
 WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, std::optional<BundleForm> bundles, Layout layout,
                     const std::map<Role, Format>& others) {
   Bytes position = 0;
@@ -192,15 +196,19 @@ WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, s
     return other == others.end() ? matrices : other->second;
   };
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (weights[i].role == Role::ffn_bundle) set_form(weights, i, *bundles, matrices);
+    if (weights[i].role == Role::ffn_bundle) set_form(weights, i, *bundles, bundled(matrices));
     Weight& weight = weights[i];
     const bool plain = is_vector(weight.role) || weight.role == Role::router;
     if (weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales) weight.format = plain ? Format::f32 : format_of(weight.role);
+    const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
+    // As quantize() does.
+    const bool strips = !by_row && !is_predictor(weight.role) && can_store(weight.format, weight.rows, weight.columns);
+    if (stored_layout(weight.format) != Layout::rows && !strips) weight.format = Format::q4_0;
     if (weight.columns % block_elements(weight.format) != 0) {
       throw ConfigError(fmt::format("{}: rows of {} elements are not whole {} blocks of {} (choose another format or width)", weight.name,
                                     weight.columns, to_string(weight.format), block_elements(weight.format)));
     }
-    const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
+    weight.layout = stored_layout(weight.format);
     if (!by_row && can_tile(weight.format, weight.rows)) weight.layout = Layout::tiled;
     if (!by_row && can_lay(layout, weight.format, weight.rows)) weight.layout = layout;
     weight.extent = {file, position, weight.stored_bytes()};

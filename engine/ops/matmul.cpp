@@ -21,10 +21,11 @@ void Matmul::check(const Checker& check) const {
   check.floats(check.out(), "y", {x.shape[0], w.shape[0]});
   check.slice(w.shape[0]);
   if (w.layout == Layout::rows) return;
-  if (w.shape[0] % kTileRows != 0) check.fail("W", w, "tiled rows have to be a multiple of " + std::to_string(kTileRows));
+  const std::uint32_t group = group_rows(w.layout);
+  if (w.shape[0] % group != 0) check.fail("W", w, "tiled rows have to be a multiple of " + std::to_string(group));
   const Range slice = sliced(call, w.shape[0]);
-  if (slice.first % kTileRows != 0 || slice.end() % kTileRows != 0) {
-    check.fail("slice " + std::to_string(slice.first) + "+" + std::to_string(slice.count) + " cuts a tile of " + std::to_string(kTileRows));
+  if (slice.first % group != 0 || slice.end() % group != 0) {
+    check.fail("slice " + std::to_string(slice.first) + "+" + std::to_string(slice.count) + " cuts a tile of " + std::to_string(group));
   }
 }
 
@@ -39,7 +40,7 @@ void Matmul::count(Counter& c) const {
   }
   c.write_floats(rows * batch);
   c.counts.macs = rows * k * batch;
-  if (id == variant::kInt8 || id == variant::kInt8Tables || id == variant::kInt8Rows) {
+  if (id == variant::kInt8 || id == variant::kInt8Tables || id == variant::kInt16Tables || id == variant::kInt8Rows) {
     c.counts.conversions = k * batch;
   } else if (w.format != Format::f32) {
     c.counts.conversions = rows * k;

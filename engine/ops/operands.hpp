@@ -64,7 +64,7 @@ void for_each_run(const KernelCall& call, std::uint32_t n, F f) {
 }
 
 // Calls f(row, at) for each row of the first operand that the call computes, ascending: it begins `at` bytes behind the
-// operand's offset. Requires: Layout::rows.
+// operand's offset, in Layout::rows.
 template <class F>
 void for_each_row(const KernelCall& call, F f) {
   if (call.row_offsets != nullptr) {

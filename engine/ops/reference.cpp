@@ -34,15 +34,16 @@ Vector Reference::read_weights(std::size_t row, Bytes at) {
 }
 
 Vector Reference::tiled_row(const View& w, std::size_t row) {
-  const std::size_t k = columns(w), bytes = row_bytes(w.format, k), packed = row_bytes(w.format, k, w.layout), group = row / kTileRows;
+  const std::size_t k = columns(w), bytes = row_bytes(w.format, k), packed = row_bytes(w.format, k, w.layout);
+  const std::size_t rows = group_rows(w.layout), group = row / rows;
   if (group != unpacked_group_) {
-    unpacked_.resize(kTileRows * bytes);
-    unpack_tile(w.format, k, w.data() + group * kTileRows * packed, unpacked_.data(), w.layout);
+    unpacked_.resize(rows * bytes);
+    unpack_tile(w.format, k, w.data() + group * rows * packed, unpacked_.data(), w.layout);
     unpacked_group_ = group;
   }
   touch(w, packed);
   std::vector<float> values(k);
-  dequantise_row(w.format, &unpacked_[row % kTileRows * bytes], values.data(), k);
+  dequantise_row(w.format, &unpacked_[row % rows * bytes], values.data(), k);
   return doubles(values);
 }
 

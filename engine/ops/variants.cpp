@@ -12,6 +12,7 @@ std::string_view name(VariantId id) {
   if (id == kFloat) return "float";
   if (id == kInt8) return "int8";
   if (id == kInt8Tables) return "int8_tables";
+  if (id == kInt16Tables) return "int16_tables";
   if (id == kInt8Rows) return "int8_rows";
   if (id == kHmx) return "hmx";
   if (id == kA16) return "a16";
@@ -29,13 +30,14 @@ std::string_view describe(VariantId id) {
            "quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
+  if (id == kInt16Tables) return "codes of one to four bits, activations in 14 bits: exact sums of four in tables of int16 (T-MAN)";
   if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";
   if (id == kReference) return "any weight format, accumulation in double: the oracle of the tests";
   return "";
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt8Rows, kHmx, kA16, kLutExp, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kLutExp, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
@@ -50,9 +52,12 @@ bool supports(VariantId id, Format weights, Layout layout) {
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && weights.is_group()));
-  if (id == kInt8Rows) return (weights == Format::q4_0 || has_look_ups(weights)) && can_lay(layout, weights, kTileRows);
-  if (id == kFloat || id == kA16) return layout == Layout::rows;
-  return (id == kReference || id == kHmx) && can_lay(layout, weights, kTileRows);
+  if (id == kInt8Rows || id == kInt16Tables) {
+    return (weights == Format::q4_0 || has_look_ups(weights)) && can_lay(layout, weights, kTileRows);
+  }
+  if (id == kA16) return layout == Layout::rows;
+  if (id == kFloat) return layout == Layout::rows || (layout == Layout::strips && can_lay(layout, weights, kStripRows));
+  return (id == kReference || id == kHmx) && can_lay(layout, weights, group_rows(layout));
 }
 
 bool adds_in_int8(VariantId id, Format weights) { return id == kInt8 && (weights == Format::q4_0 || weights == Format::q4_nibbles); }

@@ -21,7 +21,7 @@ namespace vitro::variant {
 
 // Weights are dequantised exactly, activations stay float32. Row dot product over 16 lanes: lane l takes the elements
 // k = l (mod 16) in ascending order with one fused multiply-add each; lanes are then summed 8 apart, 4, 2, 1.
-// Layout::rows, every Format.
+// Layout::rows, every Format; Layout::strips.
 inline constexpr VariantId kFloat{1};
 
 // Activations are quantised per call to int8 in blocks as long as the weights' (d = amax / 127 in float32, round to nearest even),
@@ -36,6 +36,12 @@ inline constexpr VariantId kInt8{2};
 // the bits of plane i find, and sums of x exact: dot = fma(float(w), float(M) / 127 * step / 2, (step (2^bits - 1) - 2 zero) sum / 2), and
 // acc = fma(dot, d_w * d_x, acc). Of the formats of kInt8 those with planes: group formats in Layout::lut or rows, q4_0 in Layout::lut.
 inline constexpr VariantId kInt8Tables{10};
+
+// As kInt8, but activations are quantised to 14 bits, d = amax / kMostWide, so that a table's sums of four fill 16 bits (T-MAN 4.1, Table
+// 1: 16-bit activations) and are exact; dot products are below 2^24, sums of 32 bits that float32 holds. Group formats of one to four bits
+// and q4_0, every layout.
+inline constexpr VariantId kInt16Tables{13};
+inline constexpr int kMostWide = 8191;
 
 // What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are
 // exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Every layout, every Format but

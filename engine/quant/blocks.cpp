@@ -34,6 +34,14 @@ void dequantise_q4_0(const std::byte* in, float* out) {
   }
 }
 
+// Two columns of a tile group (tile_groups.hpp).
+void dequantise_pair(const std::byte* in, float* out) {
+  const float d = half_to_float(load16(in));
+  const int both = byte_at(in, 2);
+  out[0] = d * static_cast<float>((both & 15) - 8);
+  out[1] = d * static_cast<float>((both >> 4) - 8);
+}
+
 void dequantise_q8_0(const std::byte* in, float* out) {
   const float d = half_to_float(load16(in));
   for (std::size_t i = 0; i < kBlock; ++i) out[i] = d * static_cast<float>(static_cast<std::int8_t>(byte_at(in + 2, i)));
@@ -112,6 +120,7 @@ Bytes row_bytes(Format format, std::uint64_t columns, Layout layout) {
   VITRO_CHECK(columns >> shift << shift == columns, "a row has to be whole blocks");
   const Bytes blocks = columns >> shift;
   if (layout == Layout::rows) return blocks * format.block_bytes();
+  if (layout == Layout::strips) return columns / kBlock * Format::q4_0.block_bytes();
   const Bytes row_scale = format.row_scale ? 2 : 0, zero_point = format.zero_point ? 1 : 0;
   const Bytes zeros = !format.zero_point ? 0 : format.row_scale ? 1 : (blocks * zero_field_bits(format.bits) + 7) / 8;
   return blocks * (format.block_bytes() - row_scale - zero_point) + row_scale + zeros;
@@ -137,6 +146,8 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
       if (format == Format::q4_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, nullptr, x + 16, y); });
       if (format == Format::q5_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, x + 16, x + 48, y); });
       return blocks(dequantise_q6_k);
+    case Format::Family::tile:
+      return blocks(dequantise_pair);
     case Format::Family::group:
     case Format::Family::table:
       return dequantise_codes(format, in, out, n);

@@ -18,7 +18,7 @@ inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or 
 [[gnu::always_inline]] constexpr std::size_t block_elements(Format format) { return format.block; }  // 1 for plain formats
 [[gnu::always_inline]] constexpr std::size_t block_bytes(Format format) { return format.block_bytes(); }
 
-// Bytes of one row; in layouts of tiles.hpp, which hold a row's one scale once, its share of a group of rows.
+// Bytes of one row; in layouts of tiles.hpp, which hold a row's one scale once, and in strips its share of a group of rows.
 // Requires: columns is a multiple of block_elements(format).
 Bytes row_bytes(Format format, std::uint64_t columns, Layout layout = Layout::rows);
 

@@ -1,6 +1,6 @@
-// Layouts of weights in groups of kTileRows rows. A group is a sequence over the blocks of its rows; a block of a group is 16
-// fp16 scales in row order (32 bytes), then the quants of its 16 rows. Where rows have one scale, the 16 scales stand once, before the
-// first block, and behind them the rows' zero points if they have any, a byte each. Zero points of blocks stand before the
+// Layouts of weights in groups of kTileRows rows (strips: tile_groups.hpp). A group is a sequence over the blocks of its rows; a block of
+// a group is 16 fp16 scales in row order (32 bytes), then the quants of its 16 rows. Where rows have one scale, the 16 scales stand once,
+// before the first block, and behind them the rows' zero points if they have any, a byte each. Zero points of blocks stand before the
 // first block, too, each in zero_field_bits(): those of a row are a string of fields, the first block's lowest, filled up to whole bytes;
 // the first bytes of all rows in row order, then the second ones, and so on.
 //
@@ -25,16 +25,16 @@
 
 namespace vitro {
 
-// True when rows of this format and count have that layout: rows a multiple of kTileRows, and a format named above.
+// True when rows of this format and count have that layout: rows a multiple of group_rows(layout), and a format named above.
 // Layout::rows takes everything.
 bool can_lay(Layout layout, Format format, std::uint64_t rows);
 std::set<Format> formats_with(Layout layout);
 inline bool can_tile(Format format, std::uint64_t rows) { return can_lay(Layout::tiled, format, rows); }
 
-// A group is kTileRows * row_bytes(format, columns, layout) bytes: a layout neither adds nor drops what a row says.
-// `rows_in` is kTileRows consecutive rows in file order. Requires: can_lay(layout, format, kTileRows), layout is not rows, columns are
-// whole blocks, no overlap; where the format has one scale per row, rows that have one; zero points that
-// are codes.
+// A group is group_rows(layout) * row_bytes(format, columns, layout) bytes: a layout neither adds nor drops what a row says.
+// `rows_in` is as many consecutive rows, each as Layout::rows has it. Requires: can_lay(layout, format, group_rows(layout)), layout is not
+// rows, columns are whole blocks, no overlap; where the format has one scale per row, or per group of rows, rows that have one; zero
+// points that are codes.
 void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out, Layout layout = Layout::tiled);
 void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout = Layout::tiled);
 

@@ -21,6 +21,7 @@ struct Format {
     nibbles,  // q4_0 without its scales, which are an operand of their own, f16 [N, K/32]
     group,    // w<bits>g<block>[z][r]: a scale, the zero point (z), the codes; with r all blocks of a row have one scale (and zero point)
     table,    // as q4_0, but a code names one of 16 values
+    tile,     // q4_0 in groups of 16 rows and 2 columns, in the order of a matrix unit's tiles: engine/quant/tile_groups.hpp
     kv,       // of KV pools alone: engine/quant/kv_rows.hpp
     index,    // of lists of rows, tokens and blocks
   };
@@ -53,8 +54,8 @@ struct Format {
   static constexpr Format kv(std::uint8_t key_bits, Values values) {
     return {Family::kv, key_bits, 1, static_cast<std::uint8_t>(1 - key_bits / 8), false, false, values};
   }
-  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, int8_fp8, int4_fp8, int8_e5m2,
-      int4_e5m2, index32;
+  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, q4_0_tile, int8_fp8, int4_fp8,
+      int8_e5m2, int4_e5m2, index32;
 
   // Inlined always: files of several instruction sets use these, and no copy of one may be linked into another.
   [[gnu::always_inline]] constexpr std::size_t block_bytes() const { return head + std::size_t{block} * bits / 8; }
@@ -88,6 +89,7 @@ inline constexpr Format Format::q4_nibbles{Family::nibbles, 4, 32, 0, false, fal
 inline constexpr Format Format::iq4_nl{Family::table, 4, 32, 2, false, false, Values::iq4_nl};
 inline constexpr Format Format::fp4{Family::table, 4, 32, 2, false, false, Values::fp4};
 inline constexpr Format Format::nf4{Family::table, 4, 32, 2, false, false, Values::nf4};
+inline constexpr Format Format::q4_0_tile{Family::tile, 4, 2, 2, false, false, Values::integers};  // blocks: of a row by itself
 inline constexpr Format Format::int8_fp8 = Format::kv(8, Values::e4m3);
 inline constexpr Format Format::int4_fp8 = Format::kv(4, Values::e4m3);
 inline constexpr Format Format::int8_e5m2 = Format::kv(8, Values::e5m2);

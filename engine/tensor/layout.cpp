@@ -10,6 +10,8 @@ std::string_view to_string(Layout layout) {
       return "tiled";
     case Layout::lut:
       return "lut";
+    case Layout::strips:
+      return "strips";
   }
   return "?";
 }

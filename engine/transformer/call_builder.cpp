@@ -265,7 +265,8 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  [&](ops::Precompute& tables) {
                    call.method = Method::lut;
                    tables.weights = weight_for(op, *op.weight, site).format;
-                   if (contract_of(op, site) == variant::kInt8Tables) call.variant = variant::kInt8Tables;  // which makes other tables
+                   const VariantId contract = contract_of(op, site);  // some make other tables
+                   if (contract == variant::kInt8Tables || contract == variant::kInt16Tables) call.variant = contract;
                    call.in = {in(0)};
                  },
                  [&](const ops::Rope&) {

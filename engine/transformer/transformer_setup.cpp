@@ -25,10 +25,11 @@ BufferLimits limits_of(const ModelConfig& config, const TransformerOptions& opti
   return limits;
 }
 
-std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const TransformerOptions& options,
-                                bool layers_apart = false) {
+std::vector<Phase> phases_alone(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights,
+                                const TransformerOptions& options, bool layers_apart = false) {
   if (options.placement->attention_graphs().unit == nullptr) return {};
-  return lower(graph, config, options.placement->units().size(), {.attention_alone = true, .layers_apart = layers_apart});
+  return lower(graph, config, options.placement->units().size(),
+               {.attention_alone = true, .layers_apart = layers_apart, .weights = &weights});
 }
 
 std::optional<KvStaging> staging_of(Memory& memory, const KvCache& kv, const ModelConfig& config, const UnitPlacement& placement) {
@@ -86,16 +87,16 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       kv_(machine.memory, kv_shape(config_, options_), options_.max_tokens, options_.sequences,
           kv_placement(machine.memory, config_, options_)),
       staging_(staging_of(machine.memory, kv_, config_, placement_)),
-      phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered()})),
-      alone_phases_(phases_alone(graph_, config_, options_)),
+      phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .weights = &weights})),
+      alone_phases_(phases_alone(graph_, config_, weights, options_)),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(config_, options_, staging_ ? &*staging_ : nullptr)),
       residency_(residency),
       graphs_(graphs),
       runner_(machine, residency, graphs) {
   log_splits();
   if (options_.span > 0) {
-    layer_phases_ = lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .layers_apart = true});
-    layer_alone_phases_ = phases_alone(graph_, config_, options_, true);
+    layer_phases_ = lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .layers_apart = true, .weights = &weights});
+    layer_alone_phases_ = phases_alone(graph_, config_, weights, options_, true);
   }
   if (residency_.looks_ahead(1)) {
     std::uint32_t rows = 1;

@@ -25,7 +25,7 @@ using Counts = std::map<std::string, std::uint64_t>;
 
 constexpr std::uint32_t kRows = 512, kColumns = 1024;  // of products: whole panels
 constexpr std::uint32_t kTileRows = 4096;              // of those by look-up: of a model's matrix, so whole tiles
-constexpr std::uint32_t kWeights = 1 << 15;            // of conversions: what one scatter can reach
+constexpr std::uint32_t kWeights = 1 << 15;            // of conversions
 
 Counts executed(HexagonSession& session) {
   Counts counts;
@@ -53,21 +53,21 @@ Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uin
   return kernel;
 }
 
-Kernel look_up_product(std::uint32_t bits, std::uint32_t group, bool rounded, hexagon::TileShape tile) {
-  Kernel kernel = product(fmt::format("{} w{}g{}", rounded ? "rounded" : "lut", bits, group),
-                          rounded ? Kind::matmul_lut_rounded : Kind::matmul_lut, 1, kTileRows);
+Kernel look_up_product(std::uint32_t bits, std::uint32_t group, Kind kind, hexagon::TileShape tile) {
+  const bool rounded = kind == Kind::matmul_lut_rounded, wide = kind == Kind::matmul_lut_wide;
+  Kernel kernel = product(fmt::format("{} w{}g{}", rounded ? "rounded" : wide ? "wide" : "lut", bits, group), kind, 1, kTileRows);
   const hexagon::PlaneForm form{bits, group, 0, hexagon::Zeros::of_blocks, tile};
   kernel.op.bits = bits;
   kernel.op.group = group;
   kernel.op.tile = tile;
   kernel.op.zeros = form.zeros;
-  kernel.in = {hexagon::lut_panels_bytes(form, kTileRows, kColumns), kColumns,
+  kernel.in = {hexagon::lut_panels_bytes(form, kTileRows, kColumns), kColumns * (wide ? 2 : 1),
                kColumns / group * (rounded ? sizeof(hexagon::RoundedScale) : sizeof(hexagon::ActivationScale))};
   return kernel;
 }
 
 Kernel int8_product(std::uint32_t bits) {
-  Kernel kernel = look_up_product(bits, 128, false, hexagon::tile_shape(bits, 128, kTileRows));
+  Kernel kernel = look_up_product(bits, 128, Kind::matmul_lut, hexagon::tile_shape(bits, 128, kTileRows));
   kernel.name = fmt::format("int8 tiles w{}", bits);
   kernel.op.kind = Kind::matmul_hmx_int8;
   kernel.op.zeros = bits == 1 ? hexagon::Zeros::signs : hexagon::Zeros::same;
@@ -97,16 +97,16 @@ std::vector<Kernel> kernels() {
     all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch));
     all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch));
   }
-  for (const bool rounded : {false, true}) {
+  for (const Kind kind : {Kind::matmul_lut, Kind::matmul_lut_rounded, Kind::matmul_lut_wide}) {
     for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
       for (const std::uint32_t group : {32u, 64u, 128u}) {
         const hexagon::TileShape chosen = hexagon::tile_shape(bits, group, kTileRows);
-        all.push_back(look_up_product(bits, group, rounded, chosen));
+        all.push_back(look_up_product(bits, group, kind, chosen));
         // What the search could have chosen: one panel for each time that tables are loaded, and fewer tables.
         for (const std::uint16_t rows : {std::uint16_t{hexagon::kLutPanelRows}, chosen.rows}) {
           for (const std::uint16_t columns : {32, 64, 128, 256}) {
             if (columns < group || (rows == chosen.rows && columns == chosen.columns)) continue;
-            all.push_back(look_up_product(bits, group, rounded, {rows, columns}));
+            all.push_back(look_up_product(bits, group, kind, {rows, columns}));
             all.back().name += fmt::format(" {} x {}", rows, columns);
           }
         }
@@ -119,7 +119,6 @@ std::vector<Kernel> kernels() {
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
   all.push_back(conversion("dequantise_fused", Kind::dequantise_fused, {kHalf, kWeights / 4, 0}, kDouble));
   all.push_back(conversion("unpack", Kind::unpack, {kHalf, 0, 0}, kDouble));
-  all.push_back(conversion("scatter", Kind::scatter, {kHalf, kDouble, 128}, kDouble));
   all.push_back(conversion("copy", Kind::copy, {kHalf, 0, 0}, kHalf));
   all.push_back(conversion("exp", Kind::exp_table, {kDouble, 65536, 0}, kDouble));
   return all;

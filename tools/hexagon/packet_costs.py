@@ -9,6 +9,7 @@ docs/design/hexagon.md has the assumptions. --root: the tree whose engine/kernel
 
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.{float,hmx}.q4_0_tile          packets_per_weight      tile groups as they are stored (TTS-NPU 5.1), scales spread by look-up
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
   hmx.dma.two_level.w{1..4}g{32,64,128}[z|r]      packets_per_weight  two-level dequantisation: planes to codes, codes to fp16 by tables,
                                                                  scales by lanes
@@ -24,6 +25,8 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_sum         Finalize: per output row, group of columns and activation row: zero point, scales, spilled sums
                      tile_rows, tile_columns what the loops take at a time (engine/base/lut_tiling.hpp), at most; of hmx.dma.* too
   hvx.dma.int8_tables.FORMAT             the same with tables of int8 (vlut32)
+  hvx.dma.int16_tables.FORMAT            the same with activations of 14 bits, whose sums of four fill tables of int16 (vlut16)
+  hvx.dma.int16_activations.{g32,g64,g128}  packets_per_element  float32 activations to 14 bits in blocks
   hvx.dma.int8_activations.{g32,g64,g128}  packets_per_element  float32 activations to int8 in blocks: what tables are made of
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
@@ -46,15 +49,17 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "half_kernels", "lut_kernels", "main", "operators", "matmul", "rounded_kernels",
-                "scaled_kernels", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels")
+WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "half_kernels", "layout_kernels", "lut_kernels", "main", "operators", "matmul",
+                "rounded_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels",
+                "wide_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
-TRIP |= {f"qf_quantise_g{block}": 128 for block in (32, 64, 128)}
+TRIP |= {f"qf_quantise{wide}_g{block}": 128 for wide in ("", "_wide") for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
 TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
-         for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows")
+         for form in ("", "_zeros", "_signs", "_rounded", "_rounded_zeros", "_rows", "_signs_rows", "_rounded_rows", "_wide", "_wide_zeros",
+                      "_wide_signs", "_wide_rows", "_wide_signs_rows")
          for group in (32, 64, 128)}
 TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2, 3, 4) for group in (32, 64) for z in ("", "z", "r")}
 # 64 columns of a panel's 128 rows by tables that hold scales; tables of a group, of its smallest size.
@@ -158,6 +163,12 @@ def prices(executed, static):
                 "packets_per_sum": static["qf_lut_finalize_rounded" + ("_zeros" if z == "z" else "") + ROWS[z] + f"_g{group}"],
                 **tile(kernel)}
 
+    def look_up_wide(bits, group, z):
+        kernel = f"wide w{bits}g{group}"
+        finalize = "qf_lut_finalize_wide" + ("_zeros" if z == "z" else "_signs" if bits == 1 else "") + ROWS[z] + f"_g{group}"
+        return {"packets_per_activation": executed[kernel][1]["hvx_lut_precompute_wide"] / columns,
+                "packets_per_mac": per_weight(executed, kernel, "hvx_lut_linear_wide"), "packets_per_sum": static[finalize], **tile(kernel)}
+
     def all_formats(price):
         prices = {f"w{bits}g{group}{z}": price(bits, group, z) for bits, group, z in FORMATS}
         prices |= {f"w{bits}": price(bits, 32, "") for bits in (1, 2, 3, 4)}
@@ -181,21 +192,24 @@ def prices(executed, static):
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
     softmax["exp_table"]["gathers_per_element"] = 1 / 64
-    int8_activations = {f"g{block}": {"packets_per_element": static[f"qf_quantise_g{block}"]} for block in (32, 64, 128)}
+    int8_activations, int16_activations = ({f"g{block}": {"packets_per_element": static[f"qf_quantise{wide}_g{block}"]}
+                                            for block in (32, 64, 128)} for wide in ("", "_wide"))
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
-    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": {"packets_per_weight": static["qf_dequantise_q4"]}}
+    tile_groups = {"packets_per_weight": static["qf_dequantise_q4"]}
+    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": tile_groups}
     return {
         "hmx": {"dma": {
-            "float": {"f16": {"packets_per_weight": 0}} | to_tiles,
+            "float": {"f16": {"packets_per_weight": 0}} | to_tiles | {"q4_0_tile": tile_groups},
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
-                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}},
+                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},
             "two_level": two_level,
             "scaled_tables": {"w4": once["dequantise_fused"], "q4_0": once["dequantise_fused"]} | scaled_tables,
             "int8_rows": int8_rows,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
-        "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "int8_activations": int8_activations,
+        "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "int16_tables": all_formats(look_up_wide),
+                        "int8_activations": int8_activations, "int16_activations": int16_activations,
                         "softmax": softmax}}}
 
 

@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/kernels/cpu/ops.hpp"
 #include "engine/ops/operands.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro::cpu {
 
@@ -21,7 +22,7 @@ struct RowGroup {
 };
 
 // Calls use(group) for all rows of the first operand that the call names and wanted(row) agrees to, ascending. Formats for
-// which `as_stored` is false are dequantised to f32 (in Scratch::a).
+// which `as_stored` is false are dequantised to f32 (in Scratch::a); so are strips.
 template <class Wanted, class Use>
 void for_each_row_group(const KernelSet& set, const KernelCall& call, bool as_stored, Wanted wanted, Use use) {
   const View& w = call.in[0];
@@ -29,12 +30,15 @@ void for_each_row_group(const KernelSet& set, const KernelCall& call, bool as_st
   const View* scales = scales_of(call);
   float* floats = as_stored ? nullptr : scratch<float>(Scratch::a, most * k);
   RowGroup group;
+  const Bytes strip = w.layout == Layout::strips ? kStripRows * row_bytes(w.format, k, w.layout) : 0;
   for_each_row(call, [&](std::uint32_t row, Bytes at) {
     if (!wanted(row)) return;
-    const std::byte* data = w.data() + at;
+    const std::byte* data = strip > 0 ? w.data() + row / kStripRows * strip : w.data() + at;
     if (!as_stored) {
       float* copy = floats + group.count * k;
-      if (scales != nullptr) {
+      if (strip > 0) {
+        dequantise_strip_rows(data, k, row % kStripRows, 1, copy);
+      } else if (scales != nullptr) {
         set.dequantise_nibbles(data, scales->data() + row * scale_row_bytes(w), copy, k);
       } else {
         set.dequantise(w.format, data, copy, k);

@@ -155,12 +155,13 @@ constexpr uint32_t scale_word(uint32_t b) {
 // guess, whose relative error is below 1/8, and three of Newton's steps, for all blocks of a vector at once. The last bits of
 // 1.5 * 2^23 + q are q.
 // x: [vectors][4]; quants: [vectors]; scales: [vectors], that of block b in word scale_word(b); sums: [vectors], that of block b in word
-// b kBlock / 4.
-template <class I, uint32_t kBlock>
+// b kBlock / 4. kWide: 14 bits in place of 8, quants [vectors][2] of halfwords, and sums where the scales are.
+template <class I, uint32_t kBlock, bool kWide = false>
 [[gnu::always_inline]] inline void quantise_activations(const typename I::Vector* x, uint32_t vectors,
                                                         typename I::Vector* __restrict quants, typename I::Vector* __restrict scales,
                                                         typename I::Vector* __restrict sums) {
-  constexpr int kGuess = 0x7ef311c7, kTwo = 0x40000000, kMost = 0x42fe0000, kPart = 0x3c010204, kMagic = 0x4b400000;  // kPart: 1 / 127
+  constexpr int kGuess = 0x7ef311c7, kTwo = 0x40000000, kMagic = 0x4b400000;
+  constexpr int kMost = kWide ? 0x45fff800 : 0x42fe0000, kPart = kWide ? 0x39000400 : 0x3c010204;  // 8191 or 127, and its reciprocal
   constexpr uint32_t kOfBlock = kBlock / 32, kBlocks = 4 / kOfBlock;
   const auto positive = I::splat(0x7fffffff);
   const auto two = I::from_float(I::splat(kTwo)), most_quant = I::from_float(I::splat(kMost)), part = I::from_float(I::splat(kPart)),
@@ -169,7 +170,7 @@ template <class I, uint32_t kBlock>
     const auto both = I::interleave_words(a, b);
     return I::max_word(both.lo, both.hi);
   };
-  for (uint32_t v = 0; v < vectors; ++v, x += 4, ++quants, ++scales, ++sums) {
+  for (uint32_t v = 0; v < vectors; ++v, x += 4, quants += kWide ? 2 : 1, ++scales, ++sums) {
     typename I::Vector top[kBlocks], words[4];
 #pragma GCC unroll 4
     for (uint32_t b = 0; b < kBlocks; ++b) {
@@ -204,6 +205,27 @@ template <class I, uint32_t kBlock>
 #pragma GCC unroll 4
     for (uint32_t i = 0; i < 4; ++i) {
       words[i] = I::to_float(I::add(I::multiply(I::from_float(x[i]), I::from_float(of_block[i / kOfBlock])), magic));
+    }
+    if constexpr (kWide) {
+      quants[0] = I::low_halves(words[0], words[1]);
+      quants[1] = I::low_halves(words[2], words[3]);
+      typename I::Vector part[kBlocks];
+#pragma GCC unroll 4
+      for (uint32_t i = 0; i < 4; ++i) {
+        const auto whole = I::subtract_word(words[i], I::splat(kMagic));
+        part[i / kOfBlock] = i % kOfBlock == 0 ? whole : I::add_word(part[i / kOfBlock], whole);
+      }
+      const auto sum_of_both = [](const typename I::Vector& a, const typename I::Vector& b) {
+        const auto both = I::interleave_words(a, b);
+        return I::add_word(both.lo, both.hi);
+      };
+      auto all = part[0];
+      if constexpr (kBlocks == 2) all = sum_of_both(part[0], part[1]);
+      if constexpr (kBlocks == 4) all = sum_of_both(sum_of_both(part[0], part[1]), sum_of_both(part[2], part[3]));
+#pragma GCC unroll 5
+      for (uint32_t bytes = 64; bytes >= 4 * kBlocks; bytes /= 2) all = I::add_word(all, I::rotate(all, static_cast<int>(bytes)));
+      *sums = all;
+      continue;
     }
     *quants = I::low_bytes(I::low_halves(words[0], words[1]), I::low_halves(words[2], words[3]));
     auto sum = I::sums_of_fours(*quants);

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro::hexagon {
@@ -64,13 +65,14 @@ void for_each_file_row(const KernelCall& call, F f) {
   });
 }
 
-// A row of activations and its scale.
-float quantise_row(const float* x, std::size_t k, std::int8_t* quants) {
+// Activations with one scale, and that scale: the largest becomes `top`.
+template <class Quant>
+float quantise(const float* x, std::size_t n, float top, Quant* quants) {
   float most = 0;
-  for (std::size_t i = 0; i < k; ++i) most = std::max(most, std::abs(x[i]));
-  const float inverse = most < 0x1p-100f ? 0 : 127 / most;
-  for (std::size_t i = 0; i < k; ++i) quants[i] = static_cast<std::int8_t>(std::nearbyint(x[i] * inverse));
-  return most < 0x1p-100f ? 0 : most / 127;
+  for (std::size_t i = 0; i < n; ++i) most = std::max(most, std::abs(x[i]));
+  const float inverse = most < 0x1p-100f ? 0 : top / most;
+  for (std::size_t i = 0; i < n; ++i) quants[i] = static_cast<Quant>(std::nearbyint(x[i] * inverse));
+  return most < 0x1p-100f ? 0 : most / top;
 }
 
 }  // namespace
@@ -81,13 +83,38 @@ void hmx_matmul(const KernelCall& call) {
   columns.multiply();
 }
 
+void int16_tables_matmul(const KernelCall& call) {
+  const Format format = call.in[0].format;
+  const std::size_t k = columns(call.in[0]), n = call.in[0].shape[0], batch = call.in[1].shape[0];
+  const std::size_t group = block_elements(format), bytes = block_bytes(format), blocks = k / group;
+  std::vector<std::int16_t> quants(batch * k);
+  std::vector<float> scales(batch * blocks);
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    scales[i] = quantise(call.in[1].as<float>() + i * group, group, variant::kMostWide, &quants[i * group]);
+  }
+  std::vector<std::uint8_t> codes(k);
+  for_each_file_row(call, [&](std::uint32_t row, const std::byte* data) {
+    unpack_codes(format, data, k, codes.data());
+    for (std::size_t b = 0; b < batch; ++b) {
+      float acc = 0;
+      for (std::size_t j = 0; j < blocks; ++j) {
+        const BlockScale block = block_scale(format, data + j * bytes);
+        std::int32_t dot = 0;
+        for (std::size_t i = j * group; i < (j + 1) * group; ++i) dot += quants[b * k + i] * (block.step * codes[i] - block.zero);
+        acc = std::fma(static_cast<float>(dot), block.scale * scales[b * blocks + j], acc);
+      }
+      call.out[0].as<float>()[b * n + row] = acc;
+    }
+  });
+}
+
 void int8_rows_matmul(const KernelCall& call) {
   const Format format = call.in[0].format;
   const std::size_t k = columns(call.in[0]), n = call.in[0].shape[0], batch = call.in[1].shape[0];
   const std::size_t group = block_elements(format), bytes = block_bytes(format);
   std::vector<std::int8_t> quants(batch * k);
   std::vector<float> scales(batch);
-  for (std::size_t b = 0; b < batch; ++b) scales[b] = quantise_row(call.in[1].as<float>() + b * k, k, &quants[b * k]);
+  for (std::size_t b = 0; b < batch; ++b) scales[b] = quantise(call.in[1].as<float>() + b * k, k, 127, &quants[b * k]);
   std::vector<std::uint8_t> codes(k);
   for_each_file_row(call, [&](std::uint32_t row, const std::byte* data) {
     unpack_codes(format, data, k, codes.data());

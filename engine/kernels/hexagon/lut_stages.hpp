@@ -25,10 +25,18 @@ template <class I>
   return I::mask(I::shift_right(*at, static_cast<int>(bit % 8)), I::splat(static_cast<int32_t>(0x01010101u * ((1u << zeros.bits) - 1))));
 }
 
+// Products of a zero point of each row with a sum below 2^25, as words: of the even lanes in lo, of the odd ones in hi. Its ten lowest bits
+// are multiplied apart.
+template <class I>
+[[gnu::always_inline]] inline typename I::Pair wide_products(const typename I::Vector& zeros, int32_t sum) {
+  const auto low = I::multiply_integers(zeros, I::splat_half(sum & 1023)), high = I::multiply_integers(zeros, I::splat_half(sum >> 10));
+  return {I::add_word(low.lo, I::template shift_word<10>(high.lo)), I::add_word(low.hi, I::template shift_word<10>(high.hi))};
+}
+
 // Dot products of a block with 128 rows, from weighted = sum of 2^i A_i over planes i, A_i = sum of s x with signs s
 // (docs/design/lut-kernels.md): (weighted + (2^bits - 1 - 2 zero) sum) / 2, where a zero of each row's own is taken off
-// apart. The bracket is even. weighted, out: four vectors. `sum` fits 16 bits.
-template <class I, Zeros kZeros>
+// apart. The bracket is even. weighted, out: four vectors. `sum` fits 16 bits, unless kWide.
+template <class I, Zeros kZeros, bool kWide = false>
 [[gnu::always_inline]] inline void block_dots(const typename I::Vector* weighted, const ZeroFields& zeros, uint32_t block, int32_t factor,
                                               int32_t sum, typename I::Vector* out) {
   if constexpr (kZeros == Zeros::signs) {
@@ -41,8 +49,13 @@ template <class I, Zeros kZeros>
   }
   if constexpr (kZeros == Zeros::of_blocks) {
     const auto wide = I::widen_unsigned(zero_points<I>(zeros, block));
-    const auto each = I::splat_half(sum);
-    const auto even = I::multiply_integers(wide.lo, each), odd = I::multiply_integers(wide.hi, each);
+    typename I::Pair even, odd;
+    if constexpr (kWide) {
+      even = wide_products<I>(wide.lo, sum), odd = wide_products<I>(wide.hi, sum);
+    } else {
+      const auto each = I::splat_half(sum);
+      even = I::multiply_integers(wide.lo, each), odd = I::multiply_integers(wide.hi, each);
+    }
     out[0] = I::subtract_word(out[0], even.lo);
     out[1] = I::subtract_word(out[1], even.hi);
     out[2] = I::subtract_word(out[2], odd.lo);
@@ -54,10 +67,20 @@ template <class I, Zeros kZeros>
 template <Scales kScales>
 inline constexpr uint32_t kScaleStep = kScales == Scales::of_rows ? 0 : 2;
 
+// Words below 2^24 as float32, in two parts of twelve bits. magic: the bits of 1.5 * 2^23.
+template <class I>
+[[gnu::always_inline]] inline typename I::Q32 wide_floats(const typename I::Vector& words, const typename I::Vector& magic) {
+  constexpr int kShift = 12, kPart = 0x45800000;  // 2^12
+  const auto high = I::template shift_word_right<kShift>(words);
+  const auto low = I::subtract_word(words, I::template shift_word<kShift>(high));
+  return I::add(I::multiply(I::subtract(I::add_word(high, magic), magic), I::from_float(I::splat(kPart))),
+                I::subtract(I::add_word(low, magic), magic));
+}
+
 // Finalize: a panel's rows of a tile, y += dot * (d_w * d_x) over blocks ascending. Dots are below 2^22, so adding them to the bits of
-// 1.5 * 2^23 converts them. weighted: [blocks][4]; scales: fp16 [blocks][2], or [2] of rows; x: {float32 scale, sum} [blocks]; y: 4 vectors
-// of float32, which between tiles are what T-MAN's spill buffer holds.
-template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
+// 1.5 * 2^23 converts them; with kWide they are below 2^24. weighted: [blocks][4]; scales: fp16 [blocks][2], or [2] of rows; x: {float32
+// scale, sum} [blocks]; y: 4 vectors of float32, which between tiles are what T-MAN's spill buffer holds.
+template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks, bool kWide = false>
 [[gnu::always_inline]] inline void lut_finalize(const typename I::Vector* weighted, const ZeroFields& zeros,
                                                 const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
                                                 typename I::Vector* y) {
@@ -68,19 +91,32 @@ template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
 #pragma GCC unroll 8
   for (uint32_t b = 0; b < blocks; ++b, weighted += 4, scales += kScaleStep<kScales>, x += 2) {
     typename I::Vector dots[4];
-    block_dots<I, kZeros>(weighted, zeros, b, factor, x[1], dots);
+    block_dots<I, kZeros, kWide>(weighted, zeros, b, factor, x[1], dots);
     const auto scale = I::from_float(I::splat(x[0]));
     const auto first = I::multiply_wide(I::interleave_halves(scales[0]), one),
                second = I::multiply_wide(I::interleave_halves(scales[1]), one);
     const typename I::Q32 weights[4] = {first.lo, first.hi, second.lo, second.hi};
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-      const auto dot = I::subtract(I::add_word(dots[i], magic), magic);
+      typename I::Q32 dot;
+      if constexpr (kWide) {
+        dot = wide_floats<I>(dots[i], magic);
+      } else {
+        dot = I::subtract(I::add_word(dots[i], magic), magic);
+      }
       acc[i] = I::add(acc[i], I::multiply(dot, I::multiply(weights[i], scale)));
     }
   }
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) y[i] = I::to_float(acc[i]);
+}
+
+// The same of activations in 14 bits.
+template <class I, Zeros kZeros, Scales kScales = Scales::of_blocks>
+[[gnu::always_inline]] inline void lut_finalize_wide(const typename I::Vector* weighted, const ZeroFields& zeros,
+                                                     const typename I::Vector* scales, const int32_t* x, int32_t factor, uint32_t blocks,
+                                                     typename I::Vector* y) {
+  lut_finalize<I, kZeros, kScales, true>(weighted, zeros, scales, x, factor, blocks, y);
 }
 
 // Finalize with tables of int8 (worker/kernels.hpp, float_accumulate_rounded()): y += (weighted unit + (steps sum - 2 zero sum) / 2) *

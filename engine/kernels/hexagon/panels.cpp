@@ -44,19 +44,6 @@ void pack_panels(const View& weights, Range rows, std::byte* out) {
   }
 }
 
-void pack_super_group(const std::uint8_t* q, std::byte* out) {
-  std::memset(out, 0, kVectorBytes);
-  for (std::uint32_t e = 0; e < 2 * kVectorBytes; ++e) {
-    const std::uint32_t vector = e / 64, place = 2 * (e % 64) + vector % 2;
-    out[place] |= static_cast<std::byte>(q[e] << 4 * (vector / 2));
-  }
-}
-
-std::uint32_t super_group_scale(std::uint32_t group) {
-  const std::uint32_t super_group = group / 8, g = group % 8;
-  return super_group * 8 + g % 4 * 2 + g / 4;
-}
-
 std::uint32_t table_place(std::uint32_t table, std::uint32_t entry) { return table / 2 * 32 + 2 * entry + table % 2; }
 
 }  // namespace vitro::hexagon

@@ -13,7 +13,7 @@
 // lut_byte()], so what a tile needs of them is one piece for the DMA.
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
-// (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64, in the order of super_group_scale().
+// (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64: such strips are those of files (engine/quant/tile_groups.hpp).
 // An fp16 strip is the same rows as the file has them, 64 columns of each after the other: a vector is 64 columns of a row, 32 vectors
 // are a pair of tiles. So a DMA that takes blocks of 128 bytes makes it of a matrix in f16, and HVX makes the tiles (strip_kernels.cpp).
 // Rows behind the last one are zero, and so are columns.
@@ -63,14 +63,11 @@ void pack_lut_panels(const View& weights, Range rows, std::byte* out);
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out);
 
-// Strips of q4_0 for the matrix unit; scales are finite.
+// Strips of q4_0 for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies; scales are finite.
 bool can_pack_strips(const View& weights);
-Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups = false);
-// Requires: can_pack_strips().
+Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns);
+// Requires: can_pack_strips(); of tile groups, rows from one strip on.
 void pack_strips(const View& weights, Range rows, std::byte* out);
-// Quantises rows of floats [rows][columns] as tile groups: permuted first, then rounded group by group as q4_0 is.
-// Requires: columns a multiple of kBlockColumns.
-void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t columns, std::byte* out);
 
 // fp16 strips of any format: what is no f16 is rounded to it here, as the contract `hmx` rounds weights.
 bool can_pack_f16_strips(const View& weights);
@@ -81,10 +78,6 @@ void pack_f16_strips(const View& weights, Range rows, std::byte* out);
 // Where row `row` of a panel stands within the 128 bytes of indices.
 std::uint32_t lut_byte(std::uint32_t row);
 
-// 256 quants below 16 as a vector of nibbles, so that their look-ups come out in order.
-void pack_super_group(const std::uint8_t* q, std::byte* out);
-// Place of the fp16 scale of `group` (of 64) in the vector that eight super-groups share.
-std::uint32_t super_group_scale(std::uint32_t group);
 // Place, in halfwords, of entry `entry` of table `table` (of 4) in a vector of look-up tables.
 std::uint32_t table_place(std::uint32_t table, std::uint32_t entry);
 

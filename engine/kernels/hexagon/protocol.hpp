@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 9;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 10;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -33,7 +33,7 @@ enum class Kind : uint32_t {
   dequantise,          // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
   dequantise_fused,    // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
   unpack,              // ablation, no table: in: nibbles;                 out: int16 q - 8, what a conversion would start from
-  scatter,             // ablation, conventional layout: in: nibbles, halfword offsets; out: fp16, scattered into tiles
+  scatter,             // ablation, conventional layout: in: q4_0 [rows][columns] as a file has it, table; out: fp16, scattered into tiles
   copy,                // ablation, nothing but the bytes: in: nibbles;    out: the same
   exp_table,           // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
   dequantise_tiles,    // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
@@ -44,6 +44,9 @@ enum class Kind : uint32_t {
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
   matmul_hmx_int8,     // in: bit-serial panels of one scale per row, x int8 in tiles [batch / 32][columns / 32], two vectors of tables
                        // (hvx_int8_tiles) and a scale of each row of x, f32 [batch];  out: f32 [batch][rows]
+  matmul_lut_wide,     // as matmul_lut with activations of 14 bits (variant::kInt16Tables): x int16 [batch][columns]
+  uncoalesced,         // ablation, groups in the order of tiles: in: q4_0 [rows / 32] as in files, table;  out: fp16 [rows]
+  convert_planes,      // ablation, no tables: in: planes, float32 scales and zeros [rows / 1024][32];  out: fp16 [rows] (layout_stages.hpp)
   matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so
                        // tiles of x are turned: of the second one, [batch / 32][columns / 32]
 };

@@ -41,7 +41,7 @@ constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vector
 }
 constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, or fp16
   if (op.kind == Kind::matmul_hmx_f16) return tile_pairs(depth) * kTile * kVectorBytes;
-  return (tile_groups(op) ? 2 * tile_pairs(depth) : depth / kTile) * (kTileElements / 2);
+  return depth / kTile * (kTileElements / 2);
 }
 constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
   return strip_scales(op, depth) * kVectorBytes + strip_values(op, depth);

@@ -7,16 +7,21 @@
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro::hexagon {
 namespace {
 
 constexpr Bytes kBlockBytes = kScaleBytes + kBlockColumns / 2;  // of q4_0
-constexpr Bytes kTileNibbles = kTileElements / 2, kGroupsPerPair = 2 * kTileElements / kBlockColumns;
+constexpr Bytes kTileNibbles = kTileElements / 2;
 constexpr std::uint32_t kPairColumns = 2 * kTile;  // of fp16: a vector
+static_assert(kStripRows == kTile && kStripColumns == kPairColumns && kSuperGroup == 2 * kVectorBytes);
 
-Bytes strip_bytes(std::uint32_t tiles, bool tile_groups) {
-  return tile_groups ? (Bytes{tiles} + 1) / 2 * (kVectorBytes + 2 * kTileNibbles) : tiles * (kVectorBytes + kTileNibbles);
+bool in_tile_groups(const View& weights) { return weights.format == Format::q4_0_tile && weights.layout == Layout::strips; }
+
+Bytes strip_bytes(Scales scales, std::uint32_t tiles) {
+  const Bytes vectors = scales == Scales::of_tile_groups ? (Bytes{tiles} + 1) / 2 : tiles;
+  return vectors * kVectorBytes + tiles * kTileNibbles;
 }
 
 void pack_tile(const std::uint8_t* codes, std::byte* out) {
@@ -43,18 +48,27 @@ bool finite_scales(const View& weights) {
   return true;
 }
 
-bool can_pack_strips(const View& weights) { return weights.format == Format::q4_0 && can_pack(weights) && finite_scales(weights); }
+bool can_pack_strips(const View& weights) {
+  const bool tiles = in_tile_groups(weights) && columns(weights) <= kMostColumns;
+  return (tiles || (weights.format == Format::q4_0 && can_pack(weights))) && finite_scales(weights);
+}
 
-Bytes strips_bytes(std::uint32_t rows, std::uint32_t columns, bool tile_groups) {
-  return (Bytes{rows} + kTile - 1) / kTile * strip_bytes(columns / kTile, tile_groups);
+Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns) {
+  return (Bytes{rows} + kTile - 1) / kTile * strip_bytes(scales, columns / kTile);
 }
 
 void pack_strips(const View& weights, Range rows, std::byte* out) {
   const std::uint32_t k = columns(weights), tiles = k / kTile;
+  if (in_tile_groups(weights)) {
+    VITRO_CHECK(rows.first % kTile == 0, "a part of tile groups begins with a strip");
+    const Bytes before = strips_bytes(Scales::of_tile_groups, rows.first, k);
+    std::memcpy(out, weights.data() + before, strips_bytes(Scales::of_tile_groups, rows.count, k));
+    return;
+  }
   FileRows in(weights);
   std::vector<std::uint8_t> q(k), codes(std::size_t{tiles} * kTileElements);
-  std::memset(out, 0, strips_bytes(rows.count, k));
-  for (std::uint32_t first = 0; first < rows.count; first += kTile, out += strip_bytes(tiles, false)) {
+  std::memset(out, 0, strips_bytes(Scales::of_blocks, rows.count, k));
+  for (std::uint32_t first = 0; first < rows.count; first += kTile, out += strip_bytes(Scales::of_blocks, tiles)) {
     std::fill(codes.begin(), codes.end(), std::uint8_t{8});  // of rows that are not there: zero
     for (std::uint32_t n = 0; n < std::min(kTile, rows.count - first); ++n) {
       const std::byte* row = in[rows.first + first + n];
@@ -66,32 +80,6 @@ void pack_strips(const View& weights, Range rows, std::byte* out) {
       }
     }
     for (std::uint32_t t = 0; t < tiles; ++t) pack_tile(&codes[t * kTileElements], out + tiles * kVectorBytes + t * kTileNibbles);
-  }
-}
-
-void pack_tile_groups(const float* weights, std::uint32_t rows, std::uint32_t columns, std::byte* out) {
-  const std::uint32_t tiles = columns / kTile, pairs = (tiles + 1) / 2;
-  std::memset(out, 0, strips_bytes(rows, columns, true));
-  std::vector<float> tile(kTileElements);
-  std::vector<std::uint8_t> codes(kTileElements);
-  for (std::uint32_t first = 0; first < rows; first += kTile, out += strip_bytes(tiles, true)) {
-    for (std::uint32_t t = 0; t < tiles; ++t) {
-      std::fill(tile.begin(), tile.end(), 0.0f);
-      for (std::uint32_t n = 0; n < std::min(kTile, rows - first); ++n) {
-        for (std::uint32_t r = 0; r < kTile; ++r) tile[tile_place(r, n)] = weights[std::size_t{first + n} * columns + t * kTile + r];
-      }
-      for (std::uint32_t g = 0; g < kGroupsPerPair / 2; ++g) {
-        std::byte block[18];
-        quantise_row(Format::q4_0, &tile[g * kBlockColumns], block, kBlockColumns);
-        const std::uint32_t place = t / 2 * 64 + super_group_scale(t % 2 * 32 + g);
-        std::memcpy(out + place * kScaleBytes, block, kScaleBytes);
-        for (std::uint32_t c = 0; c < kBlockColumns; ++c) {
-          const auto both = std::to_integer<std::uint8_t>(block[kScaleBytes + c % 16]);
-          codes[g * kBlockColumns + c] = c < 16 ? both & 15 : both >> 4;
-        }
-      }
-      pack_tile(codes.data(), out + pairs * kVectorBytes + t * kTileNibbles);
-    }
   }
 }
 

@@ -46,7 +46,7 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
 
 // Activations of an accelerator's matmuls beside others on the cores: W4A16 there, int8 here.
 VariantId read_activations(Reader& reader, const PlacementConfig& placement) {
-  const std::string name = reader.choice("activations", {"same", "fp16", "int8", "int8_tables"}, "same");
+  const std::string name = reader.choice("activations", {"same", "fp16", "int8", "int8_tables", "int16_tables"}, "same");
   if (name == "same") return VariantId::none;
   if (std::ranges::all_of(placement.units, is_core_name)) {
     reader.fail("activations", "is of an accelerator's matmuls (expected one among the units, such as npu or hexagon)");

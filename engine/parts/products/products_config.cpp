@@ -22,16 +22,15 @@ Method read_method(Reader& reader, std::string_view key) {
 ProductsConfig read_products(Reader reader, std::string_view own, bool repack) {
   ProductsConfig products;
   products.isa = reader.text("isa", "auto");
-  const std::string numerics = reader.choice("numerics", {"float", "fp16", "a16", "int8", "int8_tables", "reference"}, own);
+  const std::string numerics = reader.choice("numerics", {"float", "fp16", "a16", "int8", "int8_tables", "int16_tables", "reference"}, own);
   products.matmul = numerics == "fp16" ? variant::kHmx : variant::by_name(numerics);
   const std::string prefill = reader.choice("prefill_numerics", {"same", "fp16", "int8_rows"}, "same");
   if (prefill != "same") products.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;
   const std::string codes = reader.choice("codes", {"automatic", "lut", "dot"}, "automatic");
   products.codes = codes == "lut" ? CodeMatmul::look_up : codes == "dot" ? CodeMatmul::dot : CodeMatmul::automatic;
-  if (products.codes == CodeMatmul::dot && products.matmul == variant::kInt8Tables) {
-    reader.fail("codes",
-                fmt::format("dot can not be combined with {}: int8_tables, which only looks up (expected codes: lut, or numerics: int8)",
-                            reader.name_of("numerics")));
+  if (products.codes == CodeMatmul::dot && (products.matmul == variant::kInt8Tables || products.matmul == variant::kInt16Tables)) {
+    reader.fail("codes", fmt::format("dot can not be combined with {}: {}, which only looks up (expected codes: lut, or numerics: int8)",
+                                     reader.name_of("numerics"), numerics));
   }
   products.code_bits = static_cast<std::uint32_t>(reader.integer("code_bits", 1, 4, 0));
   const bool integers = products.matmul == variant::kInt8 || products.matmul == variant::kInt8Tables;

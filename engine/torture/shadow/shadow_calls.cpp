@@ -55,8 +55,8 @@ void Shadow::look_at_weights(const KernelCall& call, Ticket ticket) {
     return;
   }
   for_each_run(call, view.shape[0], [&](Range run) {  // tiles are read whole
-    const std::uint32_t first = run.first / kTileRows * kTileRows;
-    const Bytes end = std::min(round_up(run.end(), kTileRows), Bytes{view.shape[0]});
+    const std::uint32_t group = group_rows(view.layout), first = run.first / group * group;
+    const Bytes end = std::min(round_up(run.end(), group), Bytes{view.shape[0]});
     look_at_rows(call, ticket, first, view.offset + first * row, view.offset + end * row);
   });
 }

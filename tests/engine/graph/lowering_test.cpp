@@ -181,6 +181,29 @@ TEST(Lowering, no_unit_reads_what_another_one_writes_in_the_same_phase) {
   }
 }
 
+// Matrices in strips are cut between them, and so is what follows their slices.
+TEST(Lowering, slices_end_where_the_layouts_of_weights_let_them) {
+  ModelConfig config = small(0);
+  config.ffn = 128, config.head_dim = 32;
+  const OperatorGraph graph = build_graph(config);
+  const WeightStore strips = phantom_weights(config, Format::q4_0_tile, FileId{}), tiles = phantom_weights(config, Format::q4_0, FileId{});
+  ASSERT_EQ(strips.get(Role::ffn_up, 0).layout, Layout::strips);
+  EXPECT_EQ(strips.get(Role::token_embedding).format, Format::q4_0);
+  EXPECT_EQ(strips.total_bytes(), tiles.total_bytes());
+  const auto grain = [&](const WeightStore& weights, Role role) {
+    for (const Phase& phase : lower(graph, config, 2, {.weights = &weights})) {
+      for (const OperatorGroup& group : phase.groups) {
+        if (std::ranges::any_of(group.operators, [&](OperatorId id) { return graph[id].weight == role; })) return group.grain;
+      }
+    }
+    return 0u;
+  };
+  for (const Role role : {Role::attn_q, Role::ffn_gate, Role::ffn_up, Role::ffn_down}) {
+    EXPECT_EQ(grain(strips, role), 32u) << to_string(role);
+    EXPECT_EQ(grain(tiles, role), 16u) << to_string(role);
+  }
+}
+
 TEST(Lowering, shares_cover_the_extent_once_in_whole_grains) {
   Rng rng(3);
   for (int i = 0; i < 500; ++i) {

@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <mutex>
 
+#include "engine/machine/task_scope.hpp"
 #include "tests/engine/host/hexagon_unit_kit.hpp"
 
 namespace vitro::test {
@@ -122,6 +126,74 @@ TEST_F(HexagonUnitTest, a_matrix_larger_than_a_session_opens_none) {
   const KernelCall call = product(view({4096, 2048, 0}, Format::q8_0), view({1, 2048, 0}, Format::f32));
   EXPECT_EQ(launch(Chain(1, call)).code, Code::over_budget);
   EXPECT_THAT(host_->report({}, {}).notes, testing::Not(testing::Contains(HasSubstr("sessions"))));
+}
+
+// A launch whose request does not end until another graph has been loaded.
+TEST_F(HexagonUnitTest, loading_does_not_wait_behind_a_launch) {
+  VITRO_NEEDS_HEXAGON();
+  // Between a request and its answer: the worker's answer is looked at only once the gate is open.
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool posted = false, open = false, timed_out = false;
+  } gate;
+  class GatedTransport final : public HexagonTransport {
+   public:
+    GatedTransport(std::unique_ptr<HexagonTransport> inner, Gate& gate) : inner_(std::move(inner)), gate_(gate) {}
+    std::string name() const override { return inner_->name(); }
+    std::span<std::byte> inbound() override { return inner_->inbound(); }
+    std::span<std::byte> outbound() override { return inner_->outbound(); }
+    Status start() override { return inner_->start(); }
+    bool alive() override { return inner_->alive(); }
+    void stop() override { inner_->stop(); }
+    void clean(const void* begin, Bytes length) override { inner_->clean(begin, length); }
+    void invalidate(const void* begin, Bytes length) override {
+      inner_->invalidate(begin, length);
+      if (reinterpret_cast<const hexagon::Request*>(inbound().data())->sequence == 0) return;
+      std::unique_lock lock(gate_.mutex);
+      gate_.posted = true;
+      gate_.changed.notify_all();
+      gate_.timed_out = gate_.timed_out || !gate_.changed.wait_for(lock, std::chrono::seconds(20), [&] { return gate_.open; });
+    }
+
+   private:
+    std::unique_ptr<HexagonTransport> inner_;
+    Gate& gate_;
+  };
+  HostOptions options;
+  options.units = 1;
+  options.hexagon.transport = [&] { return std::make_unique<GatedTransport>(make_qemu_hexagon({{}, {}, 4 * MiB, MiB}), gate); };
+  host_ = make_host_machine(options, function_, trace_);
+  const View x = view({2, 256, 0}, Format::f32);
+  const KernelCall first = product(view({64, 256, 0}, Format::q8_0), x), second = product(view({96, 256, 0}, Format::q4_0), x);
+  Status launched, loaded;
+  const auto load = [](ComputeUnit* unit, KernelCall call, Gate* gate, Status* status) -> Task<void> {
+    {
+      std::unique_lock lock(gate->mutex);
+      gate->changed.wait_for(lock, std::chrono::seconds(20), [&] { return gate->posted; });
+    }
+    GraphSpec spec;
+    spec.name = "second";
+    spec.calls.push_back(std::move(call));
+    const Result<Graph> graph = co_await unit->load(std::move(spec));
+    *status = graph.ok() ? Status{} : graph.status();
+    const std::scoped_lock lock(gate->mutex);
+    gate->open = true;
+    gate->changed.notify_all();
+  };
+  const auto both = [](ComputeUnit* unit, Executor* executor, KernelCall one, Task<void> other, Status* status) -> Task<void> {
+    TaskScope scope(*executor);
+    Chain chain(1, std::move(one));
+    scope.spawn(run(unit, std::move(chain), status));
+    scope.spawn(std::move(other));
+    co_await scope.join();
+  };
+  host_->run(both(&unit(), &unit().executor(), first, load(&unit(), second, &gate, &loaded), &launched));
+  EXPECT_TRUE(launched.ok()) << launched.message;
+  EXPECT_TRUE(loaded.ok()) << loaded.message;
+  EXPECT_TRUE(gate.posted);
+  EXPECT_FALSE(gate.timed_out);
+  EXPECT_EQ(floats(first.out[0]), on_the_core(first));
 }
 
 // Group formats in the int8 contract, in blocks of the weights' own size; the order and the roundings are the contract's.

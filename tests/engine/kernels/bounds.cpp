@@ -21,12 +21,13 @@ double lane_roundings(std::size_t n) { return static_cast<double>((n + 15) / 16)
 
 std::vector<double> row_of(const View& view, std::size_t row) {
   const std::size_t k = columns(view), stride = row_bytes(view.format, k);
-  std::vector<std::byte> bytes(kTileRows * stride);
+  const std::size_t group = group_rows(view.layout);
+  std::vector<std::byte> bytes(group * stride);
   const std::byte* data = view.data() + row * stride;
   if (view.layout != Layout::rows) {
     const Bytes packed = row_bytes(view.format, k, view.layout);
-    unpack_tile(view.format, k, view.data() + row / kTileRows * kTileRows * packed, bytes.data(), view.layout);
-    data = bytes.data() + row % kTileRows * stride;
+    unpack_tile(view.format, k, view.data() + row / group * group * packed, bytes.data(), view.layout);
+    data = bytes.data() + row % group * stride;
   }
   std::vector<float> values(k);
   dequantise_row(view.format, data, values.data(), k);

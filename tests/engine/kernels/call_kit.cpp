@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro::test {
@@ -71,9 +72,10 @@ void fill(const View& view, Rng& rng, double scale) {
     for (std::size_t b = 0; b < row_bytes(view.format, k); ++b) out[b] = static_cast<std::byte>(rng.next());
     // Keep the fp16 scales finite and of the size of trained weights: their top byte is set to that of 2^-7.
     for (std::size_t b = 0; b < row_bytes(view.format, k); b += block) {
-      for (const std::size_t at : view.format == Format::q6_k ? std::vector<std::size_t>{209} : std::vector<std::size_t>{1, 3}) {
-        out[b + at] = std::byte{0x20};
-      }
+      const std::vector<std::size_t> tops = view.format == Format::q6_k        ? std::vector<std::size_t>{209}
+                                            : view.format == Format::q4_0_tile ? std::vector<std::size_t>{1}
+                                                                               : std::vector<std::size_t>{1, 3};
+      for (const std::size_t at : tops) out[b + at] = std::byte{0x20};
     }
   }
 }
@@ -88,7 +90,15 @@ View laid(const View& rows, Layout layout, Bytes skew) {
 }
 
 View weights(Rng& rng, std::uint32_t rows, std::uint32_t columns, Format format, Layout layout, Bytes skew) {
-  const View view = make_view({rows, columns, 0}, format, skew);
+  const View view = make_view({rows, columns, 0}, format, skew, layout == Layout::strips ? layout : Layout::rows);
+  if (layout == Layout::strips) {  // rows of a group have one scale, so these are not made one by one
+    std::vector<float> values(std::size_t{kStripRows} * columns);
+    for (std::uint32_t r = 0; r < rows; r += kStripRows) {
+      for (float& x : values) x = static_cast<float>(0.1 * rng.normal());
+      quantise_strip(values.data(), columns, view.data() + r * row_bytes(format, columns, layout));
+    }
+    return view;
+  }
   fill(view, rng, 0.1);
   return layout == Layout::rows ? view : laid(view, layout, skew);
 }

@@ -145,7 +145,7 @@ TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
   EXPECT_EQ(gguf_type_id(Format::w(2, 64)), 0x56542040u);
   EXPECT_EQ(gguf_type_id(Format::w(4, 128, 'z')), 0x56544880u);
   EXPECT_EQ(gguf_type_id(Format::w(2, 128, 'r')), 0x56542480u);
-  for (const std::uint32_t id : {0x56540000u, 0x56540003u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
+  for (const std::uint32_t id : {0x56540000u, 0x56540004u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
     EXPECT_EQ(format_of_gguf_type(id), std::nullopt) << id;
   }
 }
@@ -156,6 +156,13 @@ TEST(GgufParser, rows_of_groups_are_whole_groups_and_a_bit_per_weight_is_enough)
   expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(4 * 18 - 1), "ends before the data");
   EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(4 * 18).str()), "");
   expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, 0x56549999, 0).data(72), "is not supported");
+  const std::uint32_t tiles = gguf_type_id(Format::q4_0_tile);
+  expect_refused(Raw().header(1, 0).tensor("t", {64, 48}, tiles, 0).data(48 * 36),
+                 "48 rows of 64 elements are not whole groups of q4_0_tile (expected multiples of 32 and 64)");
+  expect_refused(Raw().header(1, 0).tensor("t", {96, 32}, tiles, 0).data(32 * 54), "are not whole groups");
+  expect_refused(Raw().header(1, 0).tensor("t", {64, 16, 2}, tiles, 0).data(32 * 36), "16 rows of 64");
+  expect_refused(Raw().header(1, 0).tensor("t", {64, 32}, tiles, 0).data(32 * 36 - 1), "ends before the data");
+  EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {64, 32}, tiles, 0).data(32 * 36).str()), "");
 }
 
 // A model whose blk.1.ffn_up.weight is damaged, and what is said of it wherever its weights are used.

@@ -13,7 +13,7 @@ namespace {
 
 // All values of a tensor, from the GGUF file.
 std::vector<float> values_of(const Gguf& gguf, const TensorInfo& tensor) {
-  std::vector<std::byte> raw(tensor.size);
+  std::vector<std::byte> raw(tensor.rows() * row_bytes(tensor.format, tensor.columns()));
   gguf.read(tensor, 0, raw);
   std::vector<float> out(tensor.rows() * tensor.columns());
   dequantise_row(tensor.format, raw.data(), out.data(), out.size());
@@ -25,8 +25,8 @@ std::vector<float> values_of(const InputFile& file, const Weight& weight) {
   std::vector<std::byte> raw(weight.extent.length);
   file.read_at(weight.extent.offset, raw);
   if (weight.layout != Layout::rows) {
-    const Bytes group = kTileRows * row_bytes(weight.format, weight.columns, weight.layout);
-    const Bytes in_rows = kTileRows * row_bytes(weight.format, weight.columns);
+    const Bytes group = group_rows(weight.layout) * row_bytes(weight.format, weight.columns, weight.layout);
+    const Bytes in_rows = group_rows(weight.layout) * row_bytes(weight.format, weight.columns);
     std::vector<std::byte> rows(raw.size() / group * in_rows);
     for (Bytes g = 0; g < raw.size() / group; ++g) {
       unpack_tile(weight.format, weight.columns, raw.data() + g * group, rows.data() + g * in_rows, weight.layout);

@@ -76,6 +76,19 @@ TEST(Reference, matmul_bounds_hold_for_long_rows) {
   }
 }
 
+// Strips of tile groups, cut between them: the float contract and, on the cores, the matrix unit's read them as they lie.
+TEST(Reference, matmul_bounds_hold_for_strips) {
+  Rng rng(27);
+  for (const Slice slice : {Slice{}, Slice{32, 64}}) {
+    KernelCall call = matmul_call(rng, Format::q4_0_tile, Layout::strips, variant::kFloat, {128, 192, 5}, true);
+    call.slice = slice;
+    for (const KernelSet* set : kernel_sets()) expect_within_bound(*set, call, "strips");
+  }
+  KernelCall cut = matmul_call(rng, Format::q4_0_tile, Layout::strips, variant::kFloat, {128, 64, 1});
+  cut.slice = {16, 64};
+  EXPECT_THROW(check_call(cut), RunError);
+}
+
 // Every second neuron rests, and groups of sixteen end within the call.
 TEST(Reference, sums_in_int8_stay_within_their_bound_and_make_one_coefficient_for_each_block_of_a_row) {
   Rng rng(25);

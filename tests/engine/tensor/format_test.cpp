@@ -87,6 +87,7 @@ const std::vector<Expected> kExpected{
     {"w4g32zr", Family::group, 4, 32, 19, 'b', 0x56544c20},
     {"w4g64zr", Family::group, 4, 64, 35, 'b', 0x56544c40},
     {"w4g128zr", Family::group, 4, 128, 67, 'b', 0x56544c80},
+    {"q4_0_tile", Family::tile, 4, 2, 3, '-', 0x56540003},
 };
 // clang-format on
 
@@ -130,6 +131,7 @@ TEST(Format, constants_have_their_names) {
                                                                    {Format::iq4_nl, "iq4_nl"},
                                                                    {Format::fp4, "fp4"},
                                                                    {Format::nf4, "nf4"},
+                                                                   {Format::q4_0_tile, "q4_0_tile"},
                                                                    {Format::w(2, 64, 'z'), "w2g64z"},
                                                                    {Format::q4_nibbles, "q4_nibbles"},
                                                                    {Format::w(1, 128, 'r'), "w1g128r"},
@@ -153,7 +155,7 @@ TEST(Format, what_does_not_exist_has_no_name) {
     EXPECT_EQ(to_string(format), "?");
   }
   EXPECT_EQ(format_by_id(static_cast<std::uint32_t>(kExpected.size())), std::nullopt);
-  for (const std::uint32_t type : {3u, 0x56540000u, 0x56540003u, 0x56542010u, 0x56545020u, 0x56542c40u, 0xffffffffu}) {
+  for (const std::uint32_t type : {3u, 0x56540000u, 0x56540004u, 0x56542010u, 0x56545020u, 0x56542c40u, 0xffffffffu}) {
     EXPECT_EQ(format_of_gguf_type(type), std::nullopt) << type;
   }
 }

@@ -19,6 +19,7 @@ _CODES = "w4g64z"
 PRODUCTS = {
     "float": ({}, "f16"),
     "fp16": ({"products.numerics": "fp16"}, "f16"),
+    "fp16 tile groups": ({"products.numerics": "fp16"}, "q4_0_tile"),
     "a16": ({"products.numerics": "a16"}, "q4_0"),
     "int8 dot": ({"products.numerics": "int8", "products.codes": "dot"}, "q4_0"),
     "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import pytest
+import vitro
 from conftest import ROOT
 
 MODELS = ROOT / "configs" / "models" / "embedded"
@@ -102,6 +103,39 @@ def test_activations_are_the_placements(native):
     assert not any(name.startswith("int8") for name in sim["unpriced_calls"])
     refused = native(*arguments("q4_0", "cpu0", **{"engine.placement.activations": "fp16"}))
     assert refused.code == 2 and "engine.placement.activations" in refused.err and "such as npu or hexagon" in refused.err
+
+
+@needs_worker
+def test_tile_groups_are_one_format_for_host_and_sim(native, tmp_path):
+    """Test-time scaling 5.1: the file's super-groups are what the worker computes with, what cores read and what the NPU's table prices."""
+    model = tmp_path / "tile.gguf"
+    vitro.quantize(MODELS / "stories-reglu-3m.f16.gguf", model, "q4_0_tile")
+    keys = {"model.gguf": model, "engine.activations": "fp16"}
+    cores, hexagon = (native(*arguments("f16", units, **keys)).json for units in ("[cpu0, cpu1]", "hexagon"))
+    sim = native(*arguments("f16", "[cpu0, npu]", **keys), "--machine", "sim").json
+    assert hexagon["tokens"] == cores["tokens"] == sim["tokens"] and len(sim["tokens"]) == 12
+    assert hexagon["counts"]["hexagon_stage_steps"] >= hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    # Its own price, by the packets of tile groups: more than those of q4_0 in this contract, whose scales need no look-up.
+    assert not any("q4_0_tile on npu" in call for call in sim["unpriced_calls"])
+    keys = {"model.gguf": model, "engine.activations": "float"}
+    float_host, float_sim = (native(*arguments("f16", "[cpu0, cpu1]", **keys), "--machine", machine).json for machine in ("host", "sim"))
+    assert float_host["tokens"] == float_sim["tokens"]
+    assert any("q4_0_tile" in call and "(as q4_0)" in call for call in float_sim["unpriced_calls"])
+
+
+@needs_worker
+def test_tables_of_int16_are_a_contract_of_their_own(native, tmp_path):
+    """T-MAN Table 1: 16-bit activations. One contract on cores, in the worker and in sim, with prices of its own on the NPU."""
+    model = tmp_path / "w2g64z.gguf"
+    vitro.quantize(MODELS / "stories-reglu-3m.f16.gguf", model, "w2g64z")
+    keys = {"model.gguf": model, "engine.activations": "int16_tables"}
+    core, hexagon = (native(*arguments("f16", units, **keys)).json for units in ("cpu0", "hexagon"))
+    sim = native(*arguments("f16", "[cpu0, npu]", **keys), "--machine", "sim").json
+    assert hexagon["tokens"] == core["tokens"] == sim["tokens"] and len(sim["tokens"]) == 12
+    assert hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    assert not any("on npu" in call for call in sim["unpriced_calls"])
+    rounded = native(*arguments("f16", "[cpu0, npu]", **keys | {"engine.activations": "int8_tables"}), "--machine", "sim").json
+    assert sim["metrics"]["decode_tokens_per_s"] != rounded["metrics"]["decode_tokens_per_s"]
 
 
 @needs_worker

@@ -62,6 +62,7 @@ def test_the_table_holds_what_the_models_ask_for():
     for name in ("w2g64z", "w2g128z", "w3g64z", "w3g128z"):
         assert scaled[name]["packets_per_weight"] < multiplied[name]["packets_per_weight"], name
     assert scaled["w4g128z"]["packets_per_weight"] < scaled["w4g64z"]["packets_per_weight"] < scaled["w4g32z"]["packets_per_weight"]
+    assert tiles["hmx"]["q4_0_tile"] == tiles["float"]["q4_0_tile"] == tiles["float"]["q4_0"]  # one loop
     ranked = [tiles["copy"]["q4_0"], tiles["scaled_tables"]["w4"], tiles["float"]["q4_0"], tiles["convert"]["q4_0"]]
     assert ranked == sorted(ranked, key=lambda kernel: kernel["packets_per_weight"])
     planes = table["hvx"]["dma"]["lut"]
@@ -78,13 +79,19 @@ def test_the_table_holds_what_the_models_ask_for():
         assert price["packets_per_mac"] < planes[name]["packets_per_mac"]
         assert price["packets_per_activation"] > planes[name]["packets_per_activation"]
         assert price["packets_per_sum"] > planes[name]["packets_per_sum"]
+    # Activations in 14 bits: what is found is widened at once.
+    wide = table["hvx"]["dma"]["int16_tables"]
+    assert set(wide) == set(planes)
+    assert all(price[key] > planes[name][key] for name, price in wide.items()
+               for key in ("packets_per_activation", "packets_per_mac", "packets_per_sum"))
+    assert wide["w4g64"]["packets_per_mac"] < 2 * planes["w4g64"]["packets_per_mac"]
     # Wider groups widen and finalise less often.
     assert planes["w2g128"]["packets_per_mac"] < planes["w2g64"]["packets_per_mac"] < planes["w2g32"]["packets_per_mac"]
     assert len({entry["packets_per_activation"] for entry in planes.values()}) == 1
     # One layout: decode by either kind of tables and prefill take the same tile.
     for name, price in planes.items():
         tile = {key: price[key] for key in ("tile_rows", "tile_columns")}
-        for other in (rounded[name], tiles["two_level"].get(name), tiles["scaled_tables"].get(name)):
+        for other in (rounded[name], wide[name], tiles["two_level"].get(name), tiles["scaled_tables"].get(name)):
             assert other is None or name in ("w4", "q4_0") or {key: other[key] for key in tile} == tile
     softmax = table["hvx"]["dma"]["softmax"]
     ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]

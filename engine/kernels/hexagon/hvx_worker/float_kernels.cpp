@@ -43,6 +43,13 @@ void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32
 VITRO_QUANTISE(32)
 VITRO_QUANTISE(64)
 VITRO_QUANTISE(128)
+#define VITRO_QUANTISE_WIDE(block)                                                                                                      \
+  void qf_quantise_wide_g##block(const HVX_Vector* x, uint32_t vectors, HVX_Vector* quants, HVX_Vector* scales, HVX_Vector* sums) { \
+    quantise_activations<Isa, block, true>(x, vectors, quants, scales, sums);                                                           \
+  }
+VITRO_QUANTISE_WIDE(32)
+VITRO_QUANTISE_WIDE(64)
+VITRO_QUANTISE_WIDE(128)
 
 // Ordinary groups of 32 along the depth, in tiles: one vector of scales serves a tile.
 void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* values, uint32_t tiles, HVX_Vector* out) {
@@ -74,12 +81,17 @@ VITRO_LUT_FINALIZE_GROUPS(lut_finalize_zeros, lut_finalize, Zeros::of_blocks)
 VITRO_LUT_FINALIZE_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
 VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)  // with tables of int8
 VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded_zeros, lut_finalize_rounded, Zeros::of_blocks)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_wide, lut_finalize_wide, Zeros::same)  // of activations in 14 bits
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_wide_zeros, lut_finalize_wide, Zeros::of_blocks)
+VITRO_LUT_FINALIZE_GROUPS(lut_finalize_wide_signs, lut_finalize_wide, Zeros::signs)
 #define VITRO_LUT_FINALIZE_ROWS_GROUPS(name, stage, form) \
   VITRO_LUT_FINALIZE_ROWS(name, stage, form, 32)          \
   VITRO_LUT_FINALIZE_ROWS(name, stage, form, 64) VITRO_LUT_FINALIZE_ROWS(name, stage, form, 128)
 VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize, lut_finalize, Zeros::same)
 VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
 VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_wide, lut_finalize_wide, Zeros::same)
+VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_wide_signs, lut_finalize_wide, Zeros::signs)
 
 // Two-level dequantisation; `z`: with zero points of blocks; `r`: one scale per row. Groups of 128 cost what groups of 64 do, but for half
 // the scales.

@@ -6,6 +6,7 @@
 namespace vitro::hexagon {
 
 struct HvxHalves : HvxIeee {
+  using HvxIeee::multiply;
   static Q16 multiply(Vector a, Vector b) { return {multiply_half(a, b)}; }
   static Q16 multiply(Q16 a, Vector b) { return {multiply_half(a.bits, b)}; }
 };

@@ -27,6 +27,9 @@ struct HvxIeee : HvxFloatTypes {
     return {{even.vector}, {odd.vector}};
   }
   static Q32 from_float(Vector a) { return {a}; }
+  static Q32 subtract(Vector a, Vector b) {
+    return {words(a, b, [](float x, float y) { return x - y; })};
+  }
   static Q32 multiply(Q32 a, Q32 b) {
     return {words(a.bits, b.bits, [](float x, float y) { return x * y; })};
   }

@@ -47,7 +47,26 @@ struct HvxIntegers {
   static Vector shift_word(Vector v) {
     return Q6_Vw_vasl_VwR(v, kBits);
   }
+  template <int kBits>
+  static Vector shift_word_right(Vector v) {  // with sign
+    return Q6_Vw_vasr_VwR(v, kBits);
+  }
   static Vector half_of_word(Vector v) { return Q6_Vw_vasr_VwR(v, 1); }
+  static Vector load_unaligned(const unsigned char* p) {
+    typedef long Unaligned __attribute__((__vector_size__(128))) __attribute__((aligned(1), may_alias));
+    return *reinterpret_cast<const Unaligned*>(p);
+  }
+  static Vector splat_scalar(int half) { return Q6_Vh_vsplat_R(half); }  // of a register, where splat_half() is for constants
+  static Vector permute(Vector v, Vector control) { return Q6_V_vdelta_VV(v, control); }
+  static Vector first_half(Vector a, Vector b) { return Q6_V_vmux_QVV(Q6_Q_vsetq_R(64), a, b); }  // 64 bytes of a, then those of b
+  // The first 32 halfwords go to their offsets from `base`.
+  static void scatter_first_half(uintptr_t base, Vector offsets, Vector halves) {
+    constexpr int kLastByte = 65535;
+    Q6_vscatter_QRMVhV(Q6_Q_vsetq_R(64), base, kLastByte, offsets, halves);
+  }
+  static Vector shift_bytes(Vector v, int bits) { return Q6_Vub_vlsr_VubR(v, bits); }
+  static Pair unpack_bytes(Vector v) { return pair(Q6_Wuh_vunpack_Vub(v)); }
+  static Pair unpack_halves(Vector v) { return pair(Q6_Wuw_vunpack_Vuh(v)); }
   static Vector rotate(Vector v, int bytes) { return Q6_V_vror_VR(v, bytes); }
   static void gather(Vector* out, const uint16_t* table, Vector offsets) {
     constexpr int kLastByte = 65535;

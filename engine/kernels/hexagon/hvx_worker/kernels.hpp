@@ -26,6 +26,13 @@ extern "C" void hvx_lut_linear(const unsigned char* planes, uint32_t pitch, uint
 extern "C" void hvx_lut_finalize(const int32_t* weighted, const ZeroFields& zeros, Zeros form, const ActivationScale* x, int32_t factor,
                                  uint32_t blocks, int32_t* dots);
 
+// The same with activations of 14 bits, whose sums of four fill a table's 16 bits.
+extern "C" void hvx_lut_precompute_wide(const int16_t* x, uint32_t groups, uint16_t* tables);
+extern "C" void hvx_lut_linear_wide(const unsigned char* planes, uint32_t pitch, uint32_t panels, const uint16_t* tables, uint32_t count,
+                                    uint32_t bits, uint32_t group, int32_t* weighted);
+extern "C" void hvx_lut_finalize_wide(const int32_t* weighted, const ZeroFields& zeros, Zeros form, const ActivationScale* x,
+                                      int32_t factor, uint32_t blocks, int32_t* dots);
+
 // The same with tables of int8: their entries rounded by the factors of x [blocks]; tables: [columns / 16] vectors (hvx.hpp). weighted:
 // [panels][blocks][128 rows], sums over planes of 2^i times what is found. y as float_accumulate() has it, dot = fma(weighted, unit, rest
 // / 2) with rest = steps * sum - 2 zero sum.
@@ -40,8 +47,12 @@ extern "C" void hvx_dequantise(const unsigned char* nibbles, const uint16_t* sca
                                uint16_t* spread);
 extern "C" void hvx_dequantise_fused(const unsigned char* nibbles, const uint16_t* tables, uint32_t vectors, uint16_t* w);
 extern "C" void hvx_unpack(const unsigned char* nibbles, uint32_t vectors, int16_t* q);
-extern "C" void hvx_scatter(const unsigned char* nibbles, const uint16_t* table, const uint16_t* offsets, uint32_t vectors, uint16_t* w);
 extern "C" void hvx_copy(const unsigned char* from, uint32_t vectors, unsigned char* to);
+// What the papers compare with (layout_stages.hpp). Groups of q4_0 in the order of tiles, each with its scale in front; rows of q4_0 as a
+// file has them, to strips of tiles [count / 32][columns / 32]; bit planes by conversion, 1024 weights a trip.
+extern "C" void float_uncoalesced_q4(const unsigned char* blocks, const uint16_t* table, uint32_t groups, uint16_t* w);
+extern "C" void float_scatter_q4(const unsigned char* rows, const uint16_t* table, uint32_t count, uint32_t columns, uint16_t* w);
+extern "C" void float_convert_planes_w4(const unsigned char* planes, const float* scales, const float* zeros, uint32_t trips, uint16_t* w);
 // Nibbles to fp16 values, in the order in which they stand; the values times scales: with one scale per element, or with one vector of
 // them for `every` vectors. The product is a qfloat stage on a phone, IEEE halves here.
 extern "C" void hvx_values(const unsigned char* nibbles, const uint16_t* table, uint32_t vectors, uint16_t* q);

@@ -72,20 +72,22 @@ void spill_sums(const Operator& op, float* sums, uint32_t count, Response& respo
 // Tile by tile: tables of its columns stay in registers for all of its panels, and a spill buffer has the sums of the tiles before, so
 // blocks add up in ascending order whatever the tile.
 void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const bool rounded = op.kind == Kind::matmul_lut_rounded;
+  const bool rounded = op.kind == Kind::matmul_lut_rounded, wide = op.kind == Kind::matmul_lut_wide;
   const uint32_t blocks = lut_blocks(op.group, op.columns);
   const int32_t step = op.zeros == Zeros::signs ? 2 : 1, zero = op.zeros == Zeros::signs ? 1 : static_cast<int32_t>(op.zero);
   const int32_t factor = step * ((1 << op.bits) - 1) - (op.zeros == Zeros::of_blocks ? 0 : 2 * zero);
-  const auto* quants = reinterpret_cast<const int8_t*>(r.inbound + op.in[1]);
+  const unsigned char* quants = r.inbound + op.in[1];
+  const uint32_t quant_bytes = op.columns * (wide ? sizeof(int16_t) : sizeof(int8_t));
   const auto* x = reinterpret_cast<const ActivationScale*>(r.inbound + op.in[2]);
   const auto* units = reinterpret_cast<const RoundedScale*>(x);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   const bool all = op.batch * op.columns <= kMostBlocks * kBlockColumns, made = all && holds_tables(op);
-  for (uint32_t m = 0; m < op.batch; ++m, quants += op.columns, x += blocks, units += blocks, y += op.rows) {
+  for (uint32_t m = 0; m < op.batch; ++m, quants += quant_bytes, x += blocks, units += blocks, y += op.rows) {
     uint16_t* table = tables + (all ? m * op.columns * 4 : 0);
     auto* bytes = reinterpret_cast<uint8_t*>(table);
-    if (!made && rounded) hvx_lut_precompute_rounded(quants, units, op.group, blocks, bytes);
-    if (!made && !rounded) hvx_lut_precompute(quants, op.columns / 4, table);
+    if (!made && rounded) hvx_lut_precompute_rounded(reinterpret_cast<const int8_t*>(quants), units, op.group, blocks, bytes);
+    if (!made && wide) hvx_lut_precompute_wide(reinterpret_cast<const int16_t*>(quants), op.columns / 4, table);
+    if (!made && !rounded && !wide) hvx_lut_precompute(reinterpret_cast<const int8_t*>(quants), op.columns / 4, table);
     for (uint32_t row = 0; row < op.rows; row += op.tile.rows) {
       const uint32_t rows_left = op.rows - row, tile_rows = rows_left < op.tile.rows ? rows_left : op.tile.rows;
       const bool whole = op.columns <= op.tile.columns;  // nothing waits
@@ -97,7 +99,8 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
         if (rounded) {
           hvx_lut_linear_rounded(planes, tile.size.bytes(), tile.panels, bytes + column * 8, count, op.bits, op.group, weighted);
         } else {
-          hvx_lut_linear(planes, tile.size.bytes(), tile.panels, table + column * 4, count, op.bits, op.group, weighted);
+          const auto linear = wide ? hvx_lut_linear_wide : hvx_lut_linear;
+          linear(planes, tile.size.bytes(), tile.panels, table + column * 4, count, op.bits, op.group, weighted);
         }
         for (uint32_t p = 0; p < tile.panels; ++p) {
           const ZeroFields zeros = tile.zeros(matrix, op, p);
@@ -108,7 +111,7 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
             float_accumulate_rounded(sums, scales, scale_step(op), zeros, op.zeros, units + before, factor, of_tile, tile.rows_of(p),
                                      column > 0, out);
           } else {
-            hvx_lut_finalize(sums, zeros, op.zeros, x + before, factor, of_tile, dots);
+            (wide ? hvx_lut_finalize_wide : hvx_lut_finalize)(sums, zeros, op.zeros, x + before, factor, of_tile, dots);
             float_accumulate(dots, scales, scale_step(op), &x[before].scale, sizeof(ActivationScale) / sizeof(float), of_tile,
                              kLutPanelRows, tile.rows_of(p), column > 0, out);
           }
@@ -124,11 +127,14 @@ void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progres
   precomputed = {all ? op.kind : Kind::none, op.in[1], op.columns, op.batch};
 }
 
+bool looks_up(Kind kind) {
+  return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide;
+}
+
 }  // namespace
 
 bool is_product(Kind kind) {
-  return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded ||
-         is_staged(kind);
+  return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || looks_up(kind) || is_staged(kind);
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -139,6 +145,7 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   switch (op.kind) {
     case Kind::matmul_lut:
     case Kind::matmul_lut_rounded:
+    case Kind::matmul_lut_wide:
     case Kind::matmul_hmx_lut:
     case Kind::matmul_hmx_scaled:
     case Kind::matmul_hmx_int8: {
@@ -147,16 +154,16 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       if (op.scales != Scales::of_blocks && (op.scales != Scales::of_rows || op.zeros == Zeros::of_blocks)) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1) || !valid_tile(op)) return false;
       if (op.spill > Spill::dram) return false;
-      const bool planes = op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded, bytes = op.kind == Kind::matmul_hmx_int8;
-      const uint64_t scale = op.kind == Kind::matmul_lut ? sizeof(ActivationScale) : sizeof(RoundedScale);
+      const bool planes = looks_up(op.kind), bytes = op.kind == Kind::matmul_hmx_int8;
+      const uint64_t scale = op.kind == Kind::matmul_lut_rounded ? sizeof(RoundedScale) : sizeof(ActivationScale);
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * lut_bytes_to(op, op.columns);
-      in[1] = planes ? op.batch * columns : bytes ? tiles / 2 : tiles;
+      in[1] = planes ? op.batch * columns * (op.kind == Kind::matmul_lut_wide ? 2 : 1) : bytes ? tiles / 2 : tiles;
       in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
       return planes || valid_stages(op);
     }
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_f16:
-      if (op.scales > Scales::of_tile_groups) return false;
+      if (op.scales > Scales::of_tile_groups || (tile_groups(op) && (columns & (2 * kTile - 1)) != 0)) return false;
       in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
       in[1] = tiles;
       in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;
@@ -174,7 +181,7 @@ void begin_request() { precomputed.kind = Kind::none; }
 
 void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
   if (is_staged(op.kind)) return run_staged(op, index, regions, progress);
-  if (op.kind == Kind::matmul_lut || op.kind == Kind::matmul_lut_rounded) return matmul_lut(op, regions, progress);
+  if (looks_up(op.kind)) return matmul_lut(op, regions, progress);
   matmul(op, regions, progress);
 }
 

@@ -4,11 +4,13 @@
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
 #include "engine/kernels/hexagon/hvx_worker/system.hpp"
+#include "engine/kernels/hexagon/layout_stages.hpp"
 
 namespace vitro::hexagon {
 namespace {
 
-constexpr uint32_t kSuperGroup = 256;  // nibbles of a vector
+constexpr uint32_t kSuperGroup = 256;      // nibbles of a vector
+constexpr uint32_t kMostScattered = 4096;  // columns
 
 constexpr uint32_t vectors_of(uint32_t nibbles) { return nibbles / kSuperGroup; }
 
@@ -54,12 +56,21 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[0] = rows / 2;
       out = rows * 2;
       return whole;
-    case Kind::scatter:  // at most 32768 halfwords are in reach of their base
-      in[0] = rows / 2;
-      in[1] = rows * 2;
-      in[2] = kVectorBytes;
+    case Kind::scatter:
+      in[0] = rows * (columns / kTile) * kQ4Block + kVectorBytes;  // the last group's load goes further
+      in[1] = kVectorBytes;
+      out = rows * columns * 2;
+      return rows % kTile == 0 && rows <= kMostTileRows && columns % kTile == 0 && columns > 0 && columns <= kMostScattered;
+    case Kind::uncoalesced:
+      in[0] = rows / 32 * kQ4Block + kVectorBytes;
+      in[1] = kVectorBytes;
       out = rows * 2;
-      return whole && rows <= 32768;
+      return rows % (32 * kBlocksTogether) == 0;
+    case Kind::convert_planes:
+      in[0] = rows / 2;
+      in[1] = in[2] = rows / 1024 * kVectorBytes;
+      out = rows * 2;
+      return rows % 1024 == 0;
     case Kind::copy:
       in[0] = out = rows / 2;
       return whole;
@@ -118,7 +129,13 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
       hvx_unpack(a, vectors, reinterpret_cast<int16_t*>(out));
       break;
     case Kind::scatter:
-      hvx_scatter(a, halves(c), halves(b), vectors, out_halves);
+      float_scatter_q4(a, halves(b), op.rows, op.columns, out_halves);
+      break;
+    case Kind::uncoalesced:
+      float_uncoalesced_q4(a, halves(b), op.rows / 32, out_halves);
+      break;
+    case Kind::convert_planes:
+      float_convert_planes_w4(a, reinterpret_cast<const float*>(b), reinterpret_cast<const float*>(c), op.rows / 1024, out_halves);
       break;
     case Kind::copy:
       hvx_copy(a, vectors, out);

@@ -14,4 +14,14 @@ alignas(kVectorBytes) constinit inline const struct Signs {
   }
 } kSigns;
 
+// The same of the first two activations, and of the other two, as halfwords.
+alignas(kVectorBytes) constinit inline const struct WideSigns {
+  int16_t lane[2][32][2];
+  constexpr WideSigns() : lane{} {
+    for (int e = 0; e < 32; ++e) {
+      for (int j = 0; j < 4; ++j) lane[j / 2][e][j % 2] = (e >> j & 1) != 0 ? 1 : -1;
+    }
+  }
+} kWideSigns;
+
 }  // namespace vitro::hexagon

@@ -79,18 +79,6 @@ extern "C" {
   }
 }
 
-// A conventional group's elements lie far apart in HMX tiles: each vector of values needs its offsets, and the scatter.
-[[gnu::noinline]] void hvx_scatter(const unsigned char* nibbles, const uint16_t* table, const uint16_t* offsets, uint32_t vectors,
-                                   uint16_t* w) {
-  constexpr int32_t kLastByte = 65535;
-  const HVX_Vector values = *vectors_at(table);
-  const HVX_Vector *in = vectors_at(nibbles), *at = vectors_at(offsets);
-  for (uint32_t v = 0; v < vectors; ++v, ++in, at += 4) {
-    const FourVectors q = look_up_both<0, 0>(*in, high_nibbles(*in), values);
-    for (int i = 0; i < 4; ++i) Q6_vscatter_RMVhV(reinterpret_cast<uintptr_t>(w), kLastByte, at[i], q.part[i]);
-  }
-}
-
 [[gnu::noinline]] void hvx_copy(const unsigned char* from, uint32_t vectors, unsigned char* to) {
   const HVX_Vector* in = vectors_at(from);
   HVX_Vector* out = vectors_at(to);

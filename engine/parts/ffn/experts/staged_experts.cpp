@@ -43,11 +43,13 @@ std::vector<TieredExperts::Piece> TieredExperts::pieces(std::uint32_t outputs, c
     const Weight& weight = weights_.get(role, in_model(layer));
     row += weight.matrix_bytes() / weight.rows;
   }
-  const Bytes rows = std::min<Bytes>(residency_.item_bytes() / row, ~0u) / kTileRows * kTileRows;
-  const auto most = static_cast<std::uint32_t>(std::max<Bytes>(rows, kTileRows));
+  std::uint32_t step = kTileRows;
+  for (const Role role : roles) step = std::max(step, grain(role, layer));
+  const Bytes rows = std::min<Bytes>(residency_.item_bytes() / row, ~0u) / step * step;
+  const auto most = static_cast<std::uint32_t>(std::max<Bytes>(rows, step));
   std::vector<Piece> pieces;
   for (std::size_t core = 0; core < options_.cores.size(); ++core) {
-    const Slice share = share_of(outputs, kTileRows, core, options_.cores.size());
+    const Slice share = share_of(outputs, step, core, options_.cores.size());
     for (std::uint32_t done = 0; done < share.count; done += most) {
       pieces.push_back({core, {share.first + done, std::min(most, share.count - done)}});
     }

@@ -66,6 +66,10 @@ View TieredExperts::wide(const Lease& lease, std::uint32_t first, std::uint32_t 
   return view;
 }
 
+std::uint32_t TieredExperts::grain(Role role, std::int16_t layer) const {
+  return std::max(kTileRows, group_rows(weights_.get(role, in_model(layer)).layout));
+}
+
 KernelCall TieredExperts::call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const {
   KernelCall call;
   call.op = op;
@@ -230,7 +234,8 @@ Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* ste
     const Batch batch = members(expert, *step);
     const View x = one_row ? step->x : part_of_pool(step->packed, expert.first, expert.count);
     for (std::size_t core = 0; core < cores; ++core) {
-      const Slice neurons = share_of(options_.ffn, kTileRows, core, cores), columns = share_of(options_.width, kTileRows, core, cores);
+      const Slice neurons = share_of(options_.ffn, grain(Role::ffn_gate, layer), core, cores);
+      const Slice columns = share_of(options_.width, grain(Role::ffn_down, layer), core, cores);
       if (neurons.count > 0) append_gated(gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
       if (columns.count == 0) continue;
       down[core].push_back(product(Role::ffn_down, layer, expert.expert, batch,

@@ -90,6 +90,7 @@ class TieredExperts final : public RoutedFfn {
   Scratch make_scratch(std::uint32_t rows);
   View wide(const Lease& lease, std::uint32_t first, std::uint32_t count) const;
   std::int16_t in_model(std::int16_t layer) const { return static_cast<std::int16_t>(layer + options_.first_layer); }
+  std::uint32_t grain(Role role, std::int16_t layer) const;  // by which a matrix's outputs are cut
   KernelCall call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const;
   KernelCall product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
   void append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x, const Scratch& scratch,

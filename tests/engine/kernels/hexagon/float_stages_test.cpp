@@ -9,6 +9,7 @@
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/hexagon/qfloat_model.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro::test {
 namespace {
@@ -53,10 +54,10 @@ TYPED_TEST(FloatStages, four_bit_weights_get_their_scales) {
   for (auto& code : codes) code = static_cast<std::uint8_t>(rng.below(16));
   std::vector<Vector> in(kVectors), scales(kVectors / 8), table(1), out(kVectors * 4), converted(kVectors * 4);
   std::vector<std::uint16_t> drawn(kWeights / 32);
-  for (std::uint32_t v = 0; v < kVectors; ++v) hexagon::pack_super_group(&codes[v * 256], reinterpret_cast<std::byte*>(in[v].byte));
+  for (std::uint32_t v = 0; v < kVectors; ++v) pack_super_group(&codes[v * 256], reinterpret_cast<std::byte*>(in[v].byte));
   for (std::uint32_t g = 0; g < drawn.size(); ++g) {
     drawn[g] = this->draw_scale(rng);
-    std::memcpy(scales[g / 64].byte + 2 * hexagon::super_group_scale(g % 64), &drawn[g], 2);
+    std::memcpy(scales[g / 64].byte + 2 * super_group_scale(g % 64), &drawn[g], 2);
   }
   const auto values = lut::code_table(lut::kQ4Values);
   for (std::uint32_t e = 0; e < 16; ++e) std::memcpy(table[0].byte + 2 * hexagon::table_place(0, e), &values[e], 2);

@@ -7,6 +7,7 @@
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
 
@@ -213,12 +214,12 @@ TEST(HexagonHmx, tile_groups_get_their_scales_to_the_bit) {
   for (const Halves& table : {lut::code_table(lut::kQ4Values), lut::code_table(odd)}) {
     const auto codes = draw_codes(rng, kWeights, 4);
     std::vector<std::byte> packed(kWeights / 2);
-    for (std::uint32_t i = 0; i < kWeights; i += 256) hexagon::pack_super_group(&codes[i], &packed[i / 2]);
+    for (std::uint32_t i = 0; i < kWeights; i += 256) pack_super_group(&codes[i], &packed[i / 2]);
     Halves scales(kWeights / 32), placed(kWeights / 32), vector(64);
     for (std::uint32_t g = 0; g < scales.size(); ++g) {
       scales[g] = static_cast<std::uint16_t>(rng.below(0x7c00) | (rng.below(2) << 15));
       if (g % 8 == 0) scales[g] &= 0x83ff;  // subnormal or zero
-      placed[g / 64 * 64 + hexagon::super_group_scale(g % 64)] = scales[g];
+      placed[g / 64 * 64 + super_group_scale(g % 64)] = scales[g];
     }
     for (std::uint32_t e = 0; e < 16; ++e) vector[hexagon::table_place(0, e)] = table[e];
     const auto out =
@@ -230,52 +231,24 @@ TEST(HexagonHmx, tile_groups_get_their_scales_to_the_bit) {
   }
 }
 
-// The paper's layout: quantised after the permutation, so a group is 2 x 16 of a tile (TTS-NPU 5.1). The worker's product is that of
-// the weights so rounded, and these are as near to the original as q4_0's error allows: half a step of the group's scale.
-TEST(HexagonHmx, tile_groups_multiply_as_they_are_rounded) {
+// What a file has is what the worker computes with: the bytes of strips go to the session as they are, and results are those of the cores.
+TEST(HexagonHmx, tile_groups_are_computed_as_they_are_stored) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
   Rng rng(7);
-  for (const MatmulShape shape : {MatmulShape{64, 64, 3}, {40, 96, 1}}) {  // an odd number of tiles and cut strips, too
-    std::vector<float> w(std::size_t{shape.n} * shape.k), rounded(w.size());
-    for (float& v : w) v = static_cast<float>(rng.normal());
-    for (std::uint32_t n = 0; n < shape.n; n += kTile) {
-      for (std::uint32_t t = 0; t < shape.k; t += kTile) {
-        std::vector<float> tile(kTileElements), back(kTileElements);
-        const auto each = [&](auto f) {
-          for (std::uint32_t r = 0; r < kTile; ++r) {
-            for (std::uint32_t c = 0; c < kTile && n + c < shape.n; ++c) f(std::size_t{n + c} * shape.k + t + r, tile_place(r, c));
-          }
-        };
-        each([&](std::size_t from, std::uint32_t to) { tile[to] = w[from]; });
-        for (std::uint32_t g = 0; g < kTileElements; g += 32) {
-          std::byte block[18];
-          quantise_row(Format::q4_0, &tile[g], block, 32);
-          dequantise_row(Format::q4_0, block, &back[g], 32);
-        }
-        each([&](std::size_t to, std::uint32_t from) { rounded[to] = half_to_float(float_to_half(back[from])); });
-      }
-    }
-    std::vector<std::byte> weights(hexagon::strips_bytes(shape.n, shape.k, true));
-    hexagon::pack_tile_groups(w.data(), shape.n, shape.k, weights.data());
-    KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant::kHmx, {64, shape.k, shape.batch});  // for its activations
-    const hexagon::MatmulForm form{Kind::matmul_hmx, {}};
-    const hexagon::ActivationBytes size = hexagon::activations_bytes(form, shape.batch, shape.k);
-    std::vector<std::byte> x(size.first), table(size.second);
-    hexagon::write_activations(form, call.in[1], x.data(), table.data());
-    hexagon::Operator op = hexagon_op(Kind::matmul_hmx, shape.n, shape.k, shape.batch);
-    op.scales = hexagon::Scales::of_tile_groups;
-    op.stages = hexagon::plan_stages(op, 0, {});
-    const auto y = worker.in(0, weights).in(1, x).in(2, table).run<float>(op, std::size_t{shape.batch} * shape.n);
-    for (std::uint32_t b = 0; b < shape.batch; ++b) {
-      for (std::uint32_t n = 0; n < shape.n; ++n) {
-        float acc = 0;
-        for (std::uint32_t k = 0; k < shape.k; ++k) {
-          acc += half_to_float(float_to_half(call.in[1].as<float>()[b * shape.k + k])) * rounded[std::size_t{n} * shape.k + k];
-        }
-        ASSERT_EQ(y[b * shape.n + n], half_to_float(float_to_half(acc))) << b << " " << n;
-      }
-    }
+  for (const MatmulShape shape : {MatmulShape{64, 64, 3}, {96, 192, 1}}) {
+    KernelCall call = matmul_call(rng, Format::q4_0_tile, Layout::strips, variant::kHmx, shape);
+    const hexagon::MatmulForm form = hexagon::matmul_form(call, CodeMatmul::automatic).value_or_throw();
+    ASSERT_EQ(form.planes.scales, hexagon::Scales::of_tile_groups);
+    std::vector<std::byte> strips(hexagon::weights_bytes(form, shape.n, shape.k));
+    ASSERT_EQ(strips.size(), view_bytes(call.in[0]));
+    hexagon::pack_weights(form, call.in[0], {0, shape.n}, strips.data());
+    EXPECT_EQ(std::memcmp(strips.data(), call.in[0].data(), strips.size()), 0);
+    std::vector<std::byte> last(hexagon::weights_bytes(form, kTile, shape.k));
+    hexagon::pack_weights(form, call.in[0], {shape.n - kTile, kTile}, last.data());
+    EXPECT_EQ(std::memcmp(last.data(), strips.data() + strips.size() - last.size(), last.size()), 0);
+    expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx);
   }
 }
 

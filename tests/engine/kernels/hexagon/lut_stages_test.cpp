@@ -14,6 +14,7 @@
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/hexagon/qfloat_model.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
@@ -267,7 +268,7 @@ TYPED_TEST(LutStages, ordinary_groups_become_tiles) {
   constexpr std::uint32_t kTiles = 3;
   std::vector<std::uint8_t> codes = draw_codes(rng, kTiles * hexagon::kTileElements, 4);
   std::vector<typename I::Vector> in(kTiles * 4), scales(kTiles), out(kTiles * 16), table(1);
-  for (std::uint32_t v = 0; v < in.size(); ++v) hexagon::pack_super_group(&codes[v * 256], reinterpret_cast<std::byte*>(in[v].byte));
+  for (std::uint32_t v = 0; v < in.size(); ++v) pack_super_group(&codes[v * 256], reinterpret_cast<std::byte*>(in[v].byte));
   std::vector<std::uint16_t> drawn(kTiles * kTile);
   for (std::uint32_t i = 0; i < drawn.size(); ++i) {
     drawn[i] = float_to_half(static_cast<float>(rng.below(2000) + 1) * 0x1p-14f);

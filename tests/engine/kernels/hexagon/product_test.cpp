@@ -118,6 +118,49 @@ TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
   check(Format::q4_0, {16, 32, 1});
 }
 
+// Activations of 14 bits, some of them all at their bound, so that entries fill 16 bits and sums 25.
+TEST(HexagonProduct, tables_of_int16_have_the_bits_of_the_cpu) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  ComputeFunction cpu({"portable"});
+  Rng rng(14);
+  const auto check = [&](Format format, Layout layout, MatmulShape shape, bool at_bound = false) {
+    shape.k = static_cast<std::uint32_t>(round_up(shape.k, block_elements(format)));
+    KernelCall call = matmul_call(rng, format, layout, variant::kInt16Tables, shape);
+    for (std::uint32_t i = 0; at_bound && i < shape.k * shape.batch; ++i) call.in[1].as<float>()[i] = i / shape.k % 2 == 0 ? 3.0f : -3.0f;
+    expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_lut_wide);
+  };
+  for (const Format format : all_formats()) {
+    if (has_look_ups(format) || format == Format::q4_0) check(format, Layout::rows, {48, 256, 2}, true);
+    if (has_look_ups(format) || format == Format::q4_0) check(format, Layout::lut, {48, 256, 2});
+  }
+  check(Format::w(2, 64, 'z'), Layout::tiled, {208, 1024, 5});
+  check(Format::w(4, 128, 'z'), Layout::lut, {32, 4096, 9}, true);  // more activations than the scratch holds tables of
+  check(Format::w(2, 32), Layout::lut, {1200, 288, 2});
+}
+
+// The contract itself: quants within their bound, and an error per block of half a step of each activation.
+TEST(HexagonProduct, int16_tables_err_by_half_a_step_of_the_activations) {
+  Rng rng(15);
+  const KernelCall call = matmul_call(rng, Format::w(4, 64, 'z'), Layout::rows, variant::kInt16Tables, {32, 256, 3});
+  ComputeFunction({"portable"}).execute(call);
+  std::vector<float> w(256);
+  for (std::uint32_t n = 0; n < 32; ++n) {
+    dequantise_row(call.in[0].format, call.in[0].data() + n * row_bytes(call.in[0].format, 256), w.data(), 256);
+    for (std::uint32_t b = 0; b < 3; ++b) {
+      const float* x = call.in[1].as<float>() + b * 256;
+      double exact = 0, bound = 0;
+      for (std::uint32_t k = 0; k < 256; ++k) {
+        float most = 0;
+        for (std::uint32_t i = k / 64 * 64; i < k / 64 * 64 + 64; ++i) most = std::max(most, std::abs(x[i]));
+        exact += double{w[k]} * double{x[k]};
+        bound += std::abs(double{w[k]}) * (0.5 * most / variant::kMostWide * 1.001 + most * 0x1p-21);
+      }
+      EXPECT_NEAR(call.out[0].as<float>()[b * 32 + n], exact, bound) << n << " " << b;
+    }
+  }
+}
+
 // A row's one scale is in memory once, and zero points take their bits, on the Hexagon as on the cores.
 TEST(HexagonProduct, panels_are_as_small_as_the_cores_tiles) {
   Rng rng(12);

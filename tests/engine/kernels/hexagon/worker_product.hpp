@@ -4,6 +4,7 @@
 #include "engine/host/hexagon_stages.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/hexagon/stage_layout.hpp"
+#include "engine/quant/tile_groups.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
@@ -29,7 +30,8 @@ inline hexagon::Operator operator_of(const KernelCall& call, std::uint32_t rows,
   op.zero = form.planes.zero;
   op.zeros = form.planes.zeros;
   op.scales = form.planes.scales;
-  if (hexagon::is_staged(op.kind)) op.stages = hexagon::plan_stages(op, row_bytes(call.in[0].format, op.columns), stages);
+  const Bytes stored = row_bytes(call.in[0].format, op.columns, stored_layout(call.in[0].format));
+  if (hexagon::is_staged(op.kind)) op.stages = hexagon::plan_stages(op, stored, stages);
   return op;
 }
 
