@@ -9,6 +9,7 @@
 #include "engine/base/config.hpp"
 #include "engine/parts/engine_config.hpp"
 #include "engine/faults/fault_plan.hpp"
+#include "engine/transformer/kept_in.hpp"
 #include "engine/transformer/sampling.hpp"
 #include "traces/draw.hpp"
 
@@ -38,6 +39,9 @@ struct Request {
   std::optional<std::string> prompt;
   std::uint32_t prompt_tokens = 0;      // without a prompt: this many drawn tokens
   std::vector<std::uint32_t> adapters;  // [batch] of each sequence, as LoraConfig::names() numbers them; empty: none
+  // Names of sequences that outlive a request (transformer/kept_sequences.hpp): the prompt, which may then be empty, goes on after one that
+  // an earlier request kept; its own sequence, the only one, is kept for later ones; empty: none.
+  std::string goes_on, keep_as;
 };
 
 struct Workload {
@@ -54,6 +58,7 @@ struct Workload {
   // Files with keys and values (transformer/saved_sequence.hpp): written when the sequence has ended; read before the prompt, which goes on
   // after it and may then be empty.
   std::string save_kv, restore_kv;
+  KeptIn kept_in = KeptIn::dram;  // of sequences that requests keep
   std::optional<ScalingConfig> scaling;  // its samples take the place of batch
   // In place of a prompt; at most one of them.
   std::optional<MatmulWorkload> products;

@@ -219,19 +219,15 @@ std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload
   }
   if (request.prompt) {
     if (!model.tokenizer) throw ConfigError("workload.prompt: a model without weights has no tokenizer (expected workload.prompt_tokens)");
-    if (before == nullptr && model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
+    const bool begins = before == nullptr && request.goes_on.empty();
+    if (begins && model.tokenizer->add_bos() && model.tokenizer->bos()) ids.push_back(*model.tokenizer->bos());
     const std::vector<std::int32_t> text = model.tokenizer->encode(*request.prompt);
     ids.insert(ids.end(), text.begin(), text.end());
-    if (ids.empty()) throw ConfigError("workload.prompt: is empty, and the model has no BOS token to start from");
+    if (ids.empty() && begins) throw ConfigError("workload.prompt: is empty, and the model has no BOS token to start from");
   } else {
     for (std::uint32_t i = 0; i < request.prompt_tokens; ++i) {
       ids.push_back(static_cast<std::int32_t>(mix(workload.seed, {kPromptStream, i}) % model.config.vocab));
     }
-  }
-  const std::uint64_t longest = (before != nullptr ? before->length : 0) + ids.size() + workload.output_tokens;
-  if (model.config.context > 0 && longest > model.config.context) {
-    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}",
-                                  longest - workload.output_tokens, workload.output_tokens, model.config.context));
   }
   return ids;
 }

@@ -48,7 +48,7 @@ Format matrix_format(Reader& model);
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir);
 
 // Token ids of a request's prompt, BOS included where the model wants it; drawn ones for a prompt given as a count. After a saved sequence
-// (null: none) its last token takes the place of BOS.
+// (null: none) its last token takes the place of BOS; after a kept one nothing does, and there may be none.
 std::vector<std::int32_t> prompt_tokens(const LoadedModel& model, const Workload& workload, const Request& request,
                                         const SavedSequence* before = nullptr);
 

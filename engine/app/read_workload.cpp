@@ -132,15 +132,44 @@ std::vector<std::uint32_t> read_adapters(Reader& reader, const std::vector<std::
               fmt::format("has {} names for a batch of {} (expected one for each sequence, or one for all)", adapters.size(), batch));
 }
 
+// Names of sequences that requests keep for later ones. `earlier` are those before it; one that goes on has no prompt but its own.
+void read_kept(Reader& entry, Request& request, const std::vector<Request>& earlier, std::uint32_t batch) {
+  request.goes_on = entry.text("continue", "");
+  request.keep_as = entry.text("keep_as", "");
+  if (!request.keep_as.empty() && batch > 1) {
+    entry.fail("keep_as", fmt::format("is for one sequence, but the batch has {} (expected workload.batch: 1)", batch));
+  }
+  if (request.goes_on.empty()) return;
+  const auto kept = std::find_if(earlier.rbegin(), earlier.rend(), [&](const Request& r) { return r.keep_as == request.goes_on; });
+  if (kept == earlier.rend()) {
+    entry.fail("continue", fmt::format("\"{}\" is kept by no request before it (expected a name that an earlier entry gives with keep_as)",
+                                       request.goes_on));
+  }
+  const std::uint32_t adapter = kept->adapters.empty() ? 0 : kept->adapters.front();
+  const auto same = [&](std::uint32_t other) { return other == adapter; };
+  if (!std::ranges::all_of(request.adapters, same) || (request.adapters.empty() && adapter != 0)) {
+    entry.fail("adapter", fmt::format("is not that of \"{}\", after whose keys it goes on (expected the same)", request.goes_on));
+  }
+  if (!entry.has("prompt") && !entry.has("prompt_tokens")) {
+    request.prompt.reset();
+    request.prompt_tokens = 0;
+  }
+}
+
 // Each has what the workload says, where it says nothing itself.
 std::vector<Request> read_requests(Reader& reader, const Workload& workload, const std::vector<std::string>& names) {
-  const Request first{workload.prompt, workload.prompt_tokens, read_adapters(reader, names, workload.batch)};
+  Request first;
+  first.prompt = workload.prompt;
+  first.prompt_tokens = workload.prompt_tokens;
+  first.adapters = read_adapters(reader, names, workload.batch);
   if (!reader.has("requests")) return {first};
   std::vector<Request> requests;
   for (Reader& entry : reader.maps("requests")) {
     Request request = first;
-    read_prompt(entry, request.prompt, request.prompt_tokens, true);
+    const bool has_one = first.prompt || first.prompt_tokens > 0 || !workload.restore_kv.empty() || entry.has("continue");
+    read_prompt(entry, request.prompt, request.prompt_tokens, has_one);
     if (entry.has("adapter")) request.adapters = read_adapters(entry, names, workload.batch);
+    read_kept(entry, request, requests, workload.batch);
     entry.finish();
     requests.push_back(std::move(request));
   }
@@ -167,9 +196,10 @@ Workload read_workload(Reader reader, bool numerics, const std::vector<std::stri
   }
   workload.save_kv = reader.text("save_kv", "");
   workload.restore_kv = reader.text("restore_kv", "");
-  read_prompt(reader, workload.prompt, workload.prompt_tokens, !workload.restore_kv.empty());
+  read_prompt(reader, workload.prompt, workload.prompt_tokens, !workload.restore_kv.empty() || reader.has("requests"));
   read_lengths(reader, workload);
   workload.requests = read_requests(reader, workload, adapters);
+  workload.kept_in = reader.choice("kept_in", {"dram", "flash"}, "dram") == "flash" ? KeptIn::flash : KeptIn::dram;
   read_warmup(reader, workload);
   workload.stop_at_eos = reader.boolean("stop_at_eos", true);
   workload.seed = static_cast<std::uint64_t>(reader.integer("seed", 0, std::int64_t{1} << 62, 1));
@@ -183,6 +213,9 @@ Workload read_workload(Reader reader, bool numerics, const std::vector<std::stri
     if (workload.batch > 1) reader.fail("batch", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
     if (workload.requests.size() > 1) {
       reader.fail("requests", fmt::format("can not be combined with {} (expected one of the two)", scaling->path()));
+    }
+    if (!workload.requests.front().keep_as.empty()) {
+      reader.fail("requests", fmt::format("keep_as is for one sequence (expected no {})", scaling->path()));
     }
     workload.scaling = read_scaling(std::move(*scaling), numerics);
     if (numerics && workload.scaling->samples > 1 && workload.sampling.temperature == 0) {

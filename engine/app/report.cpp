@@ -164,13 +164,12 @@ Json expert_cache_metrics(const ExpertCacheStats& stats, const ExpertCacheStats&
 
 // What writing costs the device's life.
 Json flash_write_metrics(Bytes written, const MachineReport& machine) {
-  const auto host = static_cast<double>(written);
   const auto over = [](std::optional<double> part, std::optional<double> whole) {
     return part && whole ? Json(*part / *whole) : Json(nullptr);
   };
   return {{"bytes", written},
-          {"write_amplification", over(machine.flash_programmed_bytes, host)},
-          {"share_of_rated", over(host, machine.flash_rated_bytes)}};
+          {"write_amplification", over(machine.flash_programmed_bytes, written)},
+          {"share_of_rated", over(written, machine.flash_rated_bytes)}};
 }
 
 Json describe(const Experiment& experiment, const LoadedModel& model, const std::vector<GenerationResult>& served) {
@@ -179,9 +178,14 @@ Json describe(const Experiment& experiment, const LoadedModel& model, const std:
   for (std::size_t i = 0; i < served.size(); ++i) {
     const GenerationResult& g = served[i];
     Json adapters = Json::array();
-    for (const std::uint32_t adapter : experiment.workload.requests[i].adapters) adapters.push_back(names[adapter]);
+    for (const std::uint32_t a : experiment.workload.requests[i].adapters) adapters.push_back(names[a]);
+    const auto ms = [](bool there, Picoseconds time) { return there ? Json(to_seconds(time) * 1e3) : Json(nullptr); };
     out.push_back({{"adapters", std::move(adapters)},
                    {"ttft_ms", to_seconds(g.first_token - g.begin) * 1e3},
+                   {"prefill_rows", g.prefill_rows},
+                   {"kept_rows", g.kept_rows},
+                   {"restore_ms", ms(g.kept_rows > 0, g.restoring)},
+                   {"keep_ms", ms(!experiment.workload.requests[i].keep_as.empty(), g.keeping)},
                    {"decode_tokens_per_s", rate(static_cast<double>(g.decoded), g.end - g.first_token)},
                    {"sequences", g.tokens},
                    {"text", model.tokenizer ? Json(decode_text(model, g.tokens.front())) : Json(nullptr)}});
@@ -247,11 +251,10 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   const std::uint64_t hits = record.stats.hits - warm_up.cached.hits;
   const std::uint64_t accesses = hits + record.stats.misses - warm_up.cached.misses;
   const std::vector<Picoseconds> measured(g.step_times.begin() + static_cast<std::ptrdiff_t>(warm_up.steps), g.step_times.end());
-  const bool sim = experiment.machine == "sim";
 
   Json metrics;
   metrics["decode_tokens_per_s"] = rate(decoded, g.end - warm_up.end);
-  metrics["prefill_tokens_per_s"] = rate(record.prompt_tokens, g.first_token - g.begin);
+  metrics["prefill_tokens_per_s"] = rate(g.prefill_rows, g.first_token - g.begin);
   metrics["ttft_ms"] = to_seconds(g.first_token - g.begin) * 1e3;
   metrics["token_latency_ms"] = latency_summary(measured, 1e3);
   if (Json by_batch = decode_by_batch(g, warm_up.steps); by_batch.size() > 1) metrics["decode_by_batch"] = std::move(by_batch);
@@ -271,7 +274,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   const bool prompt_only = g.step_times.empty();
   const Picoseconds window = g.end - record.window_begins();
   metrics["prefill_energy_j_per_token"] =
-      machine.energy_j && prompt_only && record.prompt_tokens > 0 ? Json(*machine.energy_j / record.prompt_tokens) : Json(nullptr);
+      machine.energy_j && prompt_only && g.prefill_rows > 0 ? Json(*machine.energy_j / g.prefill_rows) : Json(nullptr);
   metrics["mean_power_w"] = machine.energy_j ? rate(*machine.energy_j, window) : Json(nullptr);
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
   metrics["energy_parts_j"] = Json(nullptr);
@@ -287,9 +290,9 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
     metrics["expert_cache"] = expert_cache_metrics(*record.expert_cache, prefill, warm_up.expert_cache.value_or(prefill));
   }
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
-  if (record.prompt_tokens > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
+  if (g.prefill_rows > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
   if (record.prefill_joules) metrics["prefill_parts_j"] = parts(*record.prefill_joules);
-  if (record.prompt_tokens > 0 && !prompt_only) metrics["decode_parts_ms"] = parts(record.decode_parts);
+  if (g.prefill_rows > 0 && !prompt_only) metrics["decode_parts_ms"] = parts(record.decode_parts);
   metrics["peak_memory_bytes"] = record.budget.peak;
   metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;
@@ -329,7 +332,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   if (record.scaling) result["scaling"] = describe(*experiment.workload.scaling, *record.scaling);
   if (!g.step_times.empty()) result["steps"] = describe_steps(record);
   result["wall_s"] = nullptr;  // filled in by whoever started the run: policies and models never see a wall clock
-  result["simulated_s"] = sim ? Json(to_seconds(g.end)) : Json(nullptr);
+  result["simulated_s"] = experiment.machine == "sim" ? Json(to_seconds(g.end)) : Json(nullptr);
   result["event_hash"] = machine.event_hash.empty() ? Json(nullptr) : Json(machine.event_hash);
   result["assumed_parameters"] = machine.assumed_parameters;
   result["unpriced_calls"] = machine.unpriced_calls;

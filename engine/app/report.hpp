@@ -41,7 +41,6 @@ struct WarmUp {
 using PartJoules = std::array<double, kPartNames.size()>;
 
 struct RunRecord {
-  std::uint32_t prompt_tokens = 0;
   Picoseconds loaded{};
   Bytes load_bytes = 0, prefill_bytes = 0;
   StorageTotals totals;

@@ -38,6 +38,36 @@ std::uint32_t threads_of(const EngineConfig& engine, const LoadedModel& model) {
   return dense && units_of(engine).empty() ? useful_threads(model.bytes_per_token(), model.config.layers, 1024) : 1;
 }
 
+// before: positions that the prompt goes on after, at most.
+GenerationRequest generation_request(const Experiment& experiment, const LoadedModel& model, const Request& asked,
+                                     const SavedSequence* saved, std::uint32_t before) {
+  const Workload& workload = experiment.workload;
+  GenerationRequest request;
+  request.restored = saved;
+  request.prompt = prompt_tokens(model, workload, asked, saved);
+  request.save_to = workload.save_kv;
+  request.goes_on = asked.goes_on;
+  request.keep_as = asked.keep_as;
+  request.before = before;
+  request.output_tokens = workload.output_tokens;
+  if (!workload.scaling) request.lengths = workload.lengths;
+  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
+  request.adapters = asked.adapters;
+  if (!request.adapters.empty()) request.adapters.resize(request.sequences, request.adapters.front());  // samples of one batch
+  request.prefill_chunk = experiment.engine.prefill_chunk;
+  if (workload.stop_at_eos && model.tokenizer) request.stop_token = model.tokenizer->eos();
+  request.sampling = workload.sampling;
+  const std::uint64_t context = std::uint64_t{before} + request.prompt_rows();
+  if (model.config.context > 0 && context + workload.output_tokens > model.config.context) {
+    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}", context,
+                                  workload.output_tokens, model.config.context));
+  }
+  return request;
+}
+
+// Positions in the KV cache when it has ended, at most: the last token has none.
+std::uint32_t positions_of(const GenerationRequest& request) { return request.before + request.prompt_rows() + request.output_tokens - 1; }
+
 }  // namespace
 
 std::unique_ptr<Function> make_function(const Experiment& experiment) {
@@ -72,36 +102,49 @@ MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {
   return request;
 }
 
-GenerationRequest generation_request(const Experiment& experiment, const LoadedModel& model, const Request& asked,
-                                     const SavedSequence* saved) {
-  const Workload& workload = experiment.workload;
-  GenerationRequest request;
-  request.restored = saved;
-  request.prompt = prompt_tokens(model, workload, asked, saved);
-  request.save_to = workload.save_kv;
-  request.output_tokens = workload.output_tokens;
-  if (!workload.scaling) request.lengths = workload.lengths;
-  request.sequences = workload.scaling ? workload.scaling->samples : workload.batch;
-  request.adapters = asked.adapters;
-  if (!request.adapters.empty()) request.adapters.resize(request.sequences, request.adapters.front());  // samples of one batch
-  request.prefill_chunk = experiment.engine.prefill_chunk;
-  if (workload.stop_at_eos && model.tokenizer) request.stop_token = model.tokenizer->eos();
-  request.sampling = workload.sampling;
-  return request;
+std::vector<GenerationRequest> generation_requests(const Experiment& experiment, const LoadedModel& model, const SavedSequence* saved) {
+  std::vector<GenerationRequest> requests;
+  std::map<std::string, std::uint32_t> kept;  // positions at most
+  for (const Request& asked : experiment.workload.requests) {
+    const std::uint32_t before = !asked.goes_on.empty() ? kept.at(asked.goes_on) : saved != nullptr ? saved->length : 0;
+    requests.push_back(generation_request(experiment, model, asked, saved, before));
+    if (!asked.keep_as.empty()) kept[asked.keep_as] = positions_of(requests.back());
+  }
+  return requests;
 }
 
-PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const EngineConfig& engine) {
-  PolicyLimits limits;
+std::map<std::string, std::uint32_t> longest_kept(const std::vector<GenerationRequest>& requests) {
+  std::map<std::string, std::uint32_t> longest;
   for (const GenerationRequest& request : requests) {
-    const auto prompt = static_cast<std::uint32_t>(request.prompt.size());
+    if (request.keep_as.empty()) continue;
+    std::uint32_t& positions = longest[request.keep_as];
+    positions = std::max(positions, positions_of(request));
+  }
+  return longest;
+}
+
+PolicyLimits limits_of(const std::vector<GenerationRequest>& requests, const EngineConfig& engine, KeptIn kept_in) {
+  PolicyLimits limits;
+  const std::uint32_t spare = 2 * engine.kv.block_tokens;  // a sequence may own a partly filled block beside its own tokens
+  std::map<std::string, std::uint32_t> kept;               // in DRAM, positions at most
+  for (const GenerationRequest& request : requests) {
+    const std::uint32_t prompt = request.prompt_rows(), context = request.before + prompt;
     limits.max_rows = std::max({limits.max_rows, std::min(prompt, request.prefill_chunk), request.sequences});
-    limits.max_sampled = limits.sequences = request.sequences;
+    limits.max_sampled = request.sequences;
     limits.prompt_rows = std::max(limits.prompt_rows, prompt);
-    const std::uint32_t context = prompt + (request.restored != nullptr ? request.restored->length : 0);
     limits.max_position = std::max(limits.max_position, context + request.output_tokens);
-    // The prompt is shared; each sequence may own a partly filled block beside its own tokens.
-    const std::uint32_t tokens = context * prompts_of(request) + request.sequences * (request.output_tokens + 2 * engine.kv.block_tokens);
+    // A copy of what is kept shares its blocks, as sequences share the prompt.
+    const bool shares = kept_in == KeptIn::dram && !request.goes_on.empty() && !request.replaces();
+    std::uint32_t tokens = (shares ? prompt + spare : context) * prompts_of(request) + request.sequences * (request.output_tokens + spare);
+    std::uint32_t sequences = request.sequences;
+    for (const auto& [name, positions] : kept) {
+      if (request.replaces() && name == request.keep_as) continue;
+      tokens += positions + spare;
+      ++sequences;
+    }
+    limits.sequences = std::max(limits.sequences, sequences);
     limits.max_tokens = std::max(limits.max_tokens, tokens);
+    if (kept_in == KeptIn::dram && !request.keep_as.empty()) kept[request.keep_as] = positions_of(request);
   }
   return limits;
 }

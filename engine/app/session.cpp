@@ -17,6 +17,7 @@
 #include "engine/app/sample_scorer.hpp"
 #include "engine/app/unstated_share.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/over_budget.hpp"
 #include "engine/faults/faulty_machine.hpp"
 #include "engine/host/machine_state.hpp"
 #include "engine/parts/register_parts.hpp"
@@ -143,7 +144,15 @@ Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, Genera
   run->follow_window(0);
   trace_memory(machine);
   if (sample_scorer == nullptr) {
-    record->generation = co_await generate(&machine, decoder->transformer.get(), std::move(request));
+    const KeptSequences& kept = *request.kept;
+    try {
+      record->generation = co_await generate(&machine, decoder->transformer.get(), std::move(request));
+    } catch (const OverBudget& error) {
+      const std::string held = kept.in_dram();
+      if (held.empty()) throw;
+      throw OverBudget(
+          fmt::format("{}; DRAM has {} beside it (expected a larger memory.budget, or workload.kept_in: flash)", error.what(), held));
+    }
   } else {
     ScalingRequest scaling{std::move(request), *run->experiment.workload.scaling, run->model.tokenizer.get(), sample_scorer->scorer()};
     record->scaling = co_await scale(&machine, decoder->transformer.get(), std::move(scaling));
@@ -242,24 +251,22 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   const Workload& workload = experiment.workload;
   std::optional<SavedSequence> saved;
   if (!workload.restore_kv.empty()) saved.emplace(open_sequence(workload.restore_kv));
-  std::vector<GenerationRequest> requests;
-  for (const Request& request : workload.requests) {
-    requests.push_back(generation_request(experiment, run.model, request, saved ? &*saved : nullptr));
-  }
+  std::vector<GenerationRequest> requests = generation_requests(experiment, run.model, saved ? &*saved : nullptr);
   for (GenerationRequest& request : requests) request.on_step = options.progress;
-  const PolicyLimits limits = limits_of(requests, experiment.engine);
+  const PolicyLimits limits = limits_of(requests, experiment.engine, workload.kept_in);
   if (saved || !workload.save_kv.empty()) {
     for (GenerationRequest& request : requests) request.origin = sequence_origin(experiment, run.model.config, limits.max_position);
   }
 
   RunRecord record;
-  record.prompt_tokens = static_cast<std::uint32_t>(requests.back().prompt.size()) * prompts_of(requests.back());
   std::vector<std::string> notes;
   std::optional<StateSampler> sampler;
   if (experiment.machine == "host") sampler.emplace();
   {
     Decoder decoder = run.make_decoder(limits);
     if (saved) check_sequence(*saved, requests.front().origin, decoder.transformer->kv().shape());
+    KeptSequences kept(run.machine, decoder.transformer.get(), workload.kept_in, longest_kept(requests));
+    for (GenerationRequest& request : requests) request.kept = &kept;
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, decoder, options.cache_dir, options.scorer);
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));

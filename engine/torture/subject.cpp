@@ -32,7 +32,7 @@ struct Bench {
     if (model.int8_copy) copy = model.open_int8_copy(machine.storage);
     watch.know(weights);
     if (copy) watch.know(*copy);
-    request = generation_request(e, model, e.workload.requests.front(), nullptr);
+    request = generation_requests(e, model, nullptr).front();
   }
   Decoder make() {
     watch.decoder_begins();

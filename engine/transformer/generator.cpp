@@ -18,11 +18,11 @@ std::vector<std::pair<std::uint32_t, std::vector<std::size_t>>> by_adapter(const
   return groups;
 }
 
-// Computes rows [0, prompt) of one sequence, chunk by chunk, or layer by layer as many as may go together; the last one chooses a next
+// Computes the prompt's rows of one sequence, chunk by chunk, or layer by layer as many as may go together; the last one chooses a next
 // token for each sequence to come.
-Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::uint32_t sequence,
-                                        std::uint32_t sequences) {
-  const auto total = static_cast<std::uint32_t>(request->prompt.size());
+Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::vector<std::int32_t> prompt,
+                                        std::uint32_t sequence, std::uint32_t sequences) {
+  const auto total = static_cast<std::uint32_t>(prompt.size());
   const std::uint32_t before = model->kv().length(sequence);
   std::vector<std::int32_t> chosen;
   for (std::uint32_t done = 0; done < total;) {
@@ -34,7 +34,7 @@ Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequ
     step.tokens.reserve(count);
     for (std::uint32_t i = 0; i < count; ++i) {
       step.rows.push_back({sequence, before + done + i});
-      step.tokens.push_back(request->prompt[done + i]);
+      step.tokens.push_back(prompt[done + i]);
     }
     done += count;
     for (std::uint32_t i = 0; done == total && i < sequences; ++i) {
@@ -81,12 +81,27 @@ Task<std::vector<ActiveSequence>> begin_sequences(Machine* machine, Transformer*
                                                   const OnChoice* on_choice, GenerationResult* times,
                                                   std::vector<ActiveSequence>* resting) {
   times->begin = machine->clock.now();
+  times->prefill_rows = times->kept_rows = 0;
+  times->restoring = Picoseconds(0);
   std::vector<ActiveSequence> live;
   const auto groups = by_adapter(*request);
   for (const auto& [adapter, members] : groups) {
-    const std::uint32_t first = model->kv().create(adapter);  // forks get the numbers after it
-    if (request->restored != nullptr) co_await restore_sequence(machine, model, first, request->restored);
-    const std::vector<std::int32_t> chosen = co_await prefill(model, request, first, static_cast<std::uint32_t>(members.size()));
+    const Picoseconds before = machine->clock.now();
+    std::vector<std::int32_t> prompt = request->prompt;
+    std::uint32_t first = 0;  // forks get the numbers after it
+    if (request->goes_on.empty()) {
+      first = model->kv().create(adapter);
+      if (request->restored != nullptr) co_await restore_sequence(machine, model, first, request->restored);
+    } else {
+      const KeptSequence kept = co_await request->kept->resume(request->goes_on, request->replaces());
+      first = kept.sequence;
+      prompt.insert(prompt.begin(), kept.next);
+    }
+    times->restoring += machine->clock.now() - before;
+    times->kept_rows += model->kv().length(first);
+    times->prefill_rows += static_cast<std::uint32_t>(prompt.size());
+    const std::vector<std::int32_t> chosen =
+        co_await prefill(model, request, std::move(prompt), first, static_cast<std::uint32_t>(members.size()));
     times->first_token = times->end = machine->clock.now();
     if (request->on_first_token && members == groups.back().second) request->on_first_token();
     std::vector<ActiveSequence> all{{members.front(), first, 0}};
@@ -126,23 +141,30 @@ Task<GenerationResult> generate(Machine* machine, Transformer* model, Generation
   GenerationResult result;
   result.tokens.resize(request.sequences);
   const OnChoice on_choice = [&](std::size_t index, std::int32_t token, const float*) {
-    const Next ended = request.save_to.empty() ? Next::end : Next::rest;
+    const Next ended = request.save_to.empty() && request.keep_as.empty() ? Next::end : Next::rest;
     if (request.stop_token && token == *request.stop_token) return ended;
     result.tokens[index].push_back(token);
     const std::uint32_t length = request.lengths.empty() ? request.output_tokens : request.lengths.at(index);
     return result.tokens[index].size() >= length ? ended : Next::go_on;
   };
-  std::vector<ActiveSequence> kept;
-  std::vector<ActiveSequence> live = co_await begin_sequences(machine, model, &request, &on_choice, &result, &kept);
-  co_await decode_sequences(machine, model, std::move(live), &request, &on_choice, &result, &kept);
-  for (const ActiveSequence& ended : kept) {
-    std::vector<std::int32_t> tokens;
-    if (request.restored != nullptr) tokens.assign(request.restored->tokens.begin(), request.restored->tokens.end() - 1);
-    tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
-    tokens.insert(tokens.end(), result.tokens[ended.index].begin(), result.tokens[ended.index].end());
-    if (tokens.size() == model->kv().length(ended.sequence)) tokens.push_back(ended.last);  // a stop token
-    co_await save_sequence(model, ended.sequence, std::move(tokens), request.origin, request.save_to);
-    model->kv().release(ended.sequence);
+  std::vector<ActiveSequence> rest;
+  std::vector<ActiveSequence> live = co_await begin_sequences(machine, model, &request, &on_choice, &result, &rest);
+  co_await decode_sequences(machine, model, std::move(live), &request, &on_choice, &result, &rest);
+  for (const ActiveSequence& ended : rest) {
+    if (!request.save_to.empty()) {
+      std::vector<std::int32_t> tokens;
+      if (request.restored != nullptr) tokens.assign(request.restored->tokens.begin(), request.restored->tokens.end() - 1);
+      tokens.insert(tokens.end(), request.prompt.begin(), request.prompt.end());
+      tokens.insert(tokens.end(), result.tokens[ended.index].begin(), result.tokens[ended.index].end());
+      if (tokens.size() == model->kv().length(ended.sequence)) tokens.push_back(ended.last);  // a stop token
+      co_await save_sequence(model, ended.sequence, std::move(tokens), request.origin, request.save_to);
+    }
+    if (request.keep_as.empty()) {
+      model->kv().release(ended.sequence);
+    } else {
+      co_await request.kept->keep(request.keep_as, {ended.sequence, ended.last}, request.replaces());
+      result.keeping = machine->clock.now() - result.end;
+    }
   }
   co_return result;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 
+#include "engine/transformer/kept_sequences.hpp"
 #include "engine/transformer/saved_sequence.hpp"
 #include "engine/transformer/transformer.hpp"
 
@@ -21,7 +22,7 @@ enum class Next : std::uint8_t { go_on, rest, end };
 using OnChoice = std::function<Next(std::size_t index, std::int32_t token, const float* logits)>;
 
 struct GenerationRequest {
-  std::vector<std::int32_t> prompt;     // with BOS where the model wants one; not empty
+  std::vector<std::int32_t> prompt;     // with BOS where the model wants one; not empty, but where a kept sequence goes on
   std::uint32_t output_tokens = 1;      // of the longest sequence
   std::vector<std::uint32_t> lengths;   // [sequences] of each; empty: all alike
   std::uint32_t sequences = 1;          // all start from the prompt, which is computed once for each adapter and forked
@@ -32,14 +33,26 @@ struct GenerationRequest {
   // The prompt goes on after a saved sequence, whose last token it begins with; null: it begins a sequence. Outlives the request.
   const SavedSequence* restored = nullptr;
   std::string save_to;  // the file for the sequence when it has ended, of a request for one; empty: none
+  // Names among `kept`, which outlives the request: of the sequence that the prompt goes on after, and, of a request for one, under which
+  // its sequence is kept when it has ended; empty: none.
+  std::string goes_on, keep_as;
+  KeptSequences* kept = nullptr;
+  std::uint32_t before = 0;  // positions that the prompt goes on after, at most
   SequenceOrigin origin;
   std::function<void()> on_first_token;
   std::function<void(std::uint64_t done, std::uint64_t total)> on_step;  // decode steps, for progress
+
+  // What is computed for the first token: a sequence that was kept has one token without a position.
+  std::uint32_t prompt_rows() const { return static_cast<std::uint32_t>(prompt.size()) + (goes_on.empty() ? 0 : 1); }
+  // Whether its sequence takes the place of the one that it goes on after.
+  bool replaces() const { return !goes_on.empty() && goes_on == keep_as; }
 };
 
 struct GenerationResult {
   std::vector<std::vector<std::int32_t>> tokens;  // per sequence; a stop token is not part of it
   Picoseconds begin{}, first_token{}, end{};
+  std::uint32_t prefill_rows = 0, kept_rows = 0;  // computed for the prompts; taken from saved or kept sequences
+  Picoseconds restoring{}, keeping{};             // before the first row of a prompt; after `end`
   std::vector<Picoseconds> step_times;     // of each decode step, after the first token
   std::vector<std::uint32_t> step_tokens;  // tokens chosen in it: sequences that still decoded
   std::uint64_t decoded = 0;               // tokens over all sequences in those steps

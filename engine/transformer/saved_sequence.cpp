@@ -10,6 +10,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/hash.hpp"
 #include "engine/quant/kv_rows.hpp"
+#include "engine/transformer/kv_transfer.hpp"
 
 namespace vitro {
 namespace {
@@ -48,24 +49,6 @@ std::uint32_t format_number(Format format) {
 
 [[noreturn]] void refuse(const std::string& path, std::string_view problem) {
   throw ConfigError(fmt::format("workload.restore_kv: {}: {}", path, problem));
-}
-
-// Where the slices of blocks [first, end) of a layer are now: in a block of the pool, or where they landed.
-struct Piece {
-  std::uint32_t first = 0, count = 0;
-  Bytes memory = 0;
-};
-std::vector<Piece> pieces(const KvCache& kv, std::uint32_t sequence, std::uint32_t first, std::uint32_t end, std::uint32_t layer) {
-  std::vector<Piece> found;
-  for (std::uint32_t i = first; i < end; ++i) {
-    const Bytes memory = kv.memory_offset(kv.blocks_of(sequence)[i], layer);
-    if (!found.empty() && found.back().memory + found.back().count * kv.slice_bytes() == memory) {
-      ++found.back().count;
-    } else {
-      found.push_back({i, 1, memory});
-    }
-  }
-  return found;
 }
 
 }  // namespace
@@ -134,50 +117,14 @@ void check_sequence(const SavedSequence& saved, const SequenceOrigin& origin, co
 }
 
 Task<void> restore_sequence(Machine* machine, Transformer* model, std::uint32_t sequence, const SavedSequence* saved) {
-  KvCache& kv = model->kv();
-  KvFlash* const flash = model->kv_tier();
-  std::vector<SeqPos> rows;
-  for (std::uint32_t position = 0; position < saved->length; ++position) rows.push_back({sequence, position});
-  std::vector<KvCache::BlockCopy> copies;  // none: nothing is shared
-  if (flash != nullptr) {
-    co_await flash->begin_prompt(&rows, &copies);
-  } else {
-    kv.extend(sequence, saved->length, copies).or_throw();
-  }
-  const FileId file = machine->storage.open(saved->path).value_or_throw();
-  const Bytes slice = kv.slice_bytes(), most = std::max<Bytes>(machine->storage.caps().max_transfer / slice, 1);
-  const std::uint32_t blocks = saved->end_block() - saved->first_block;
-  std::exception_ptr error;
-  try {
-    for (std::uint32_t layer = 0; layer < saved->layers; ++layer) {
-      if (flash != nullptr) co_await flash->writable(layer, saved->length);
-      std::vector<ReadRequest> requests;
-      for (const Piece& piece : pieces(kv, sequence, saved->first_block, saved->end_block(), layer)) {
-        for (Bytes done = 0; done < piece.count; done += most) {
-          const Bytes first = piece.first - saved->first_block + done, count = std::min<Bytes>(most, piece.count - done);
-          ReadRequest request;
-          request.from = {file, saved->data_offset() + (Bytes{layer} * blocks + first) * slice, count * slice};
-          request.into = kv.memory();
-          request.into_offset = piece.memory + done * slice;
-          request.pattern = Pattern::sequential;
-          requests.push_back(std::move(request));
-        }
-      }
-      Status status;
-      VectorRead reads = machine->storage.read_many(std::move(requests));
-      while (const VectorRead::Group* group = co_await reads.next()) {
-        for (const ReadCompletion& done : *group) {
-          if (!done.result.status.ok() && status.ok()) status = done.result.status;
-        }
-      }
-      if (!status.ok()) throw RunError(fmt::format("reading saved keys and values: {}", status.message));
-      if (flash != nullptr) flash->computed(layer, saved->length);
-    }
-  } catch (...) {
-    error = std::current_exception();
-  }
-  if (flash != nullptr) co_await flash->end_step(error != nullptr);
-  if (error) std::rethrow_exception(error);
+  BlocksInFile from;
+  from.file = machine->storage.open(saved->path).value_or_throw();
+  from.offset = saved->data_offset();
+  from.parts = saved->layers;
+  from.unit = saved->slice_bytes();
+  from.first = saved->first_block;
+  from.capacity = saved->end_block() - saved->first_block;
+  co_await read_blocks(machine, model, sequence, saved->length, saved->first_block, from);
 }
 
 Task<void> save_sequence(Transformer* model, std::uint32_t sequence, std::vector<std::int32_t> tokens, SequenceOrigin origin,
@@ -190,9 +137,7 @@ Task<void> save_sequence(Transformer* model, std::uint32_t sequence, std::vector
   std::exception_ptr error;
   try {
     if (flash != nullptr) co_await flash->begin_step(&rows);
-    const std::vector<std::uint32_t>& blocks = kv.blocks_of(sequence);
-    const auto first =
-        static_cast<std::uint32_t>(std::ranges::find_if(blocks, [](std::uint32_t b) { return b != KvCache::kGone; }) - blocks.begin());
+    const auto first = first_block_of(kv, sequence), end = static_cast<std::uint32_t>(kv.blocks_of(sequence).size());
     Header header;
     header.layers = shape.layers;
     header.heads = shape.heads;
@@ -219,7 +164,7 @@ Task<void> save_sequence(Transformer* model, std::uint32_t sequence, std::vector
       }
       for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
         if (flash != nullptr) co_await flash->landed(layer);
-        for (const Piece& piece : pieces(kv, sequence, first, static_cast<std::uint32_t>(blocks.size()), layer)) {
+        for (const KvPiece& piece : pieces_of(kv, sequence, first, end, layer, kv.slice_bytes())) {
           const std::span bytes(kv.memory().data() + piece.memory, piece.count * kv.slice_bytes());
           if (writes) {
             out->write(bytes);

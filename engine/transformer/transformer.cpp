@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "engine/base/over_budget.hpp"
 #include "engine/base/rng.hpp"
 #include "engine/graph/operator_graph.hpp"
 #include "engine/ops/variants.hpp"
@@ -28,7 +29,7 @@ Task<void> Transformer::extend(const StepInput* input) {
     const SeqPos& row = input->rows[i];
     VITRO_CHECK(kv_.length(row.sequence) == row.position, "rows must continue their sequence");
     Status status = kv_.extend(row.sequence, 1, copies);
-    if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", row.sequence, row.position, status.message));
+    if (!status.ok()) fail(status, fmt::format("KV cache of sequence {} at position {}", row.sequence, row.position));
   }
   co_await run_copies(std::move(copies));
 }

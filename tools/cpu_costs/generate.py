@@ -65,7 +65,8 @@ UNPACKING = {"int8": "keys8", "int4": "keys4", "fp8": "e4m3", "e5m2": "e5m2"}  #
 MADE = {"scvtf": 4, "fcvtl": 4, "fcvtl2": 4}  # floats that come out, per instruction
 KV_FORMATS = {"int8_fp8": ("int8", "fp8"), "int4_fp8": ("int4", "fp8"), "int8_e5m2": ("int8", "e5m2"), "int4_e5m2": ("int4", "e5m2")}
 # Products of group formats, priced by their loops over blocks of 64 columns with zero points; other groups, those without and those
-# with one scale per row take the same rates. Of the fastest set alone. A look-up (tbl) serves 16 rows and 4 columns of a plane; exact
+# with one scale per row take the same rates: the loop itself asks which it is. Of the fastest set alone. A look-up (tbl) serves 16 rows
+# and 4 columns of a plane; exact
 # sums take two tables, rounded ones one.
 CODE_SET, CODE_COLUMNS, TABLES, ROUNDED = "neon-i8mm", 64, {"tbl": 32}, {"tbl": 64}
 CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups count once for each plane)
@@ -73,7 +74,8 @@ CODE_LOOPS = {  # kernel: (function, what its instructions add up; look-ups coun
     **{f"w{{bits}}, {'one row' if rows == 1 else f'{rows} rows'}": (rows, INT_MACS) for rows in (1, *BATCHES)},  # by PASS
     "w{bits} tables": ("look_up::rounded_pass<{target}, {bits}>", ROUNDED),
 }
-BITS, GROUPS = (1, 2, 3, 4), (32, 64, 128)
+PLANES, GROUPS = (1, 2, 3, 4), (32, 64, 128)  # bits of codes that lie in planes, and so are looked up as well
+ENDINGS = dict.fromkeys(PLANES, ("", "z", "r")) | {4: ("", "z", "r", "zr"), 8: ("z", "zr")}  # by bits; those of zr have no look-ups
 MOST_LOOK_UP_ROWS = 4  # kMostLookUpRows of engine/kernels/cpu/int8_matmul.cpp
 MAKE_TABLES, CHUNK = "look_up::make_tables<{target}>", 32  # activations of a round, which stores 16 registers
 MAKE_ROUNDED, LARGEST = "look_up::make_rounded_tables<{target}>", 64  # of rounded ones; activations of a round that finds the largest sum
@@ -92,19 +94,19 @@ def compiled(kernel_set):
     pointers |= {symbol(kernel, rows): function.format(target=target, rows=1 if rows == 1 else f"{target}::kBatch")
                  for kernel, function in K_LOOPS.items() for rows in (1, 2)}
     if kernel_set == CODE_SET:
-        for kernel, (function, _) in CODE_LOOPS.items():
-            for bits in BITS:
+        for bits in ENDINGS:
+            for kernel, function in code_loops(bits).items():
                 name = code_symbol(kernel, bits)
                 pointers[name] = (register_pass(kernel_set, f"CodeWeights<{bits}, true>", function) if isinstance(function, int)
                                   else function.format(target=target, bits=bits))
         pointers |= {"make_rounded": MAKE_ROUNDED.format(target=target), "make_tables": MAKE_TABLES.format(target=target),
                      "quantise64": "lanes::quantise<Vector, 64>"}
-    return functions_of(f"engine/kernels/neon/{source}.cpp", flags, pointers)
+    return functions_of([f"engine/kernels/neon/{source}.cpp"], flags, pointers)
 
 
 @functools.cache
 def compiled_halves():
-    return functions_of("engine/kernels/neon/neon_fp16.cpp", HALVES_FLAGS,
+    return functions_of(["engine/kernels/neon/neon_fp16.cpp"], HALVES_FLAGS,
                         {f"halves_{rows}": HALVES.format(rows=rows) for rows in (1, 2)})
 
 
@@ -131,10 +133,10 @@ def quarters(rows):
     return min(4, 8 // rows)
 
 
-def functions_of(source, flags, pointers):
-    """Compiles a file together with pointers {name: function} to what is inside. -> {name: lines of the function}."""
+def functions_of(files, flags, pointers):
+    """Compiles files, one after another, with pointers {name: function} to what is inside. -> {name: lines of the function}."""
     wanted = [f"[[gnu::used]] extern const auto pointer_to_{name} = {function};" for name, function in pointers.items()]
-    lines = [f'#include "{source}"', "namespace vitro {", "namespace {", 'extern "C" {', *wanted, "}", "}", "}", ""]
+    lines = [*(f'#include "{file}"' for file in files), "namespace vitro {", "namespace {", 'extern "C" {', *wanted, "}", "}", "}", ""]
     assembly = run([COMPILER, *FLAGS, *flags, "-S", "-fno-asynchronous-unwind-tables", "-x", "c++", "-o", "-", "-"],
                    "\n".join(lines)).splitlines()
     # GNU's assembler takes `prfm` with a negative offset as `prfum`, for which LLVM's models have no entry; offsets are free.
@@ -145,6 +147,11 @@ def functions_of(source, flags, pointers):
 
 def symbol(kernel, rows):
     return f"{kernel.replace('.', '_')}_{rows}"
+
+
+def code_loops(bits):
+    """-> {kernel of CODE_LOOPS: its function, or the rows of its pass}: of codes without planes dot products alone."""
+    return {kernel: function for kernel, (function, _) in CODE_LOOPS.items() if bits in PLANES or isinstance(function, int)}
 
 
 def code_symbol(kernel, bits):
@@ -242,22 +249,25 @@ def measure_codes(kernel_set, functions, model, notes):
     tables = cycles(path, model)
     notes.append(f"{kernel_set} make_tables, {CHUNK} activations: {len(path)} instructions, {tables:.4g} cycles")
     rounding = measure_rounding(kernel_set, functions["make_rounded"], model, notes)
-    for bits in BITS:
-        loops = {}
-        for kernel in CODE_LOOPS:
+    for bits, endings in ENDINGS.items():
+        dots, others = [], []
+        for kernel, function in code_loops(bits).items():
             path, work = code_path(functions, kernel, bits)
             taken = cycles(path, model)
-            loops[kernel] = work / taken
+            (dots if isinstance(function, int) else others).append(work / taken)
             notes.append(f"{kernel_set} int8.{kernel.format(bits=bits)}, a block: {len(path)} instructions, {work} multiply-adds, "
                          f"{taken:.4g} cycles")
-        looked_up, *dots, rounded = loops.values()
-        for name in (f"w{bits}g{group}{zero}" for group in GROUPS for zero in ("", "z", "r")):
+        for name, ending in ((f"w{bits}g{group}{ending}", ending) for group in GROUPS for ending in endings):
+            looks_up = others and ending != "zr"
             for rows, rate in zip(rates, dots):
-                rates[rows] |= {f"int8.{name}": rate, f"int8.{name}.lut": looked_up if rows <= MOST_LOOK_UP_ROWS else rate}
+                rates[rows][f"int8.{name}"] = rate
+                if looks_up:
+                    rates[rows][f"int8.{name}.lut"] = others[0] if rows <= MOST_LOOK_UP_ROWS else rate
+            conversions[f"int8.{name}"] = quantising
+            if not looks_up: continue
             for rows in (1, 2):  # row by row
-                rates[rows] |= {f"int8_tables.{name}": rounded}
-            conversions |= {f"int8.{name}": quantising, f"int8.{name}.lut": quantising + tables / CHUNK}
-            conversions |= {f"int8_tables.{name}": quantising + rounding}
+                rates[rows] |= {f"int8_tables.{name}": others[1]}
+            conversions |= {f"int8.{name}.lut": quantising + tables / CHUNK, f"int8_tables.{name}": quantising + rounding}
     for prices in (rates[1], rates[2], conversions):
         prices["int8_tables.q4_0"] = prices["int8_tables.w4g32"]
     return rates, conversions

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "engine/base/over_budget.hpp"
+
 namespace vitro {
 namespace {
 
@@ -74,7 +76,7 @@ Task<void> KvFlash::begin_prompt(const std::vector<SeqPos>* rows, std::vector<Kv
   kv_.leave(sequence, leaving_);
   queue_leaving();
   Status status = kv_.extend_prompt(sequence, static_cast<std::uint32_t>(rows->size()), *copies, fresh_);
-  if (!status.ok()) throw RunError(fmt::format("KV cache of sequence {} at position {}: {}", sequence, first, status.message));
+  if (!status.ok()) fail(status, fmt::format("KV cache of sequence {} at position {}", sequence, first));
   co_await land(rows);
   made_.assign(landing_.size(), false);
   std::map<std::uint32_t, std::size_t> slots;  // by block
@@ -93,7 +95,7 @@ Task<void> KvFlash::land(const std::vector<SeqPos>* rows) {
   const bool grown = wanted.size() >= landing_.size() && std::equal(landing_.begin(), landing_.end(), wanted.begin());
   if (!grown) co_await reads_.join();
   Status status = kv_.land(wanted);
-  if (!status.ok()) throw RunError(fmt::format("no memory for the landing buffers of keys and values in flash: {}", status.message));
+  if (!status.ok()) fail(status, "no memory for the landing buffers of keys and values in flash");
   landing_ = std::move(wanted);
   held_.resize(landing_.size());
 }
@@ -205,6 +207,12 @@ Task<void> KvFlash::landed(std::uint32_t layer) {
   const Picoseconds begin = machine_.clock.now();
   co_await reads_.join();
   stats_.stalled += machine_.clock.now() - begin;
+}
+
+Task<void> KvFlash::put_away(std::uint32_t sequence) {
+  kv_.leave(sequence, leaving_);
+  queue_leaving();
+  co_await end_step(false);
 }
 
 void KvFlash::attended(std::uint32_t layer) {

@@ -53,6 +53,8 @@ class KvFlash {
   void attended(std::uint32_t layer);
   // Waits for the step's writes. `failed`: joins all there is and says nothing of it, for another error is on its way.
   Task<void> end_step(bool failed);
+  // A sequence rests from here on: its full blocks that do not stay leave now and not with its next step. Requires: between steps.
+  Task<void> put_away(std::uint32_t sequence);
   Task<void> settle() { return end_step(true); }
 
   const KvFlashStats& stats() const { return stats_; }

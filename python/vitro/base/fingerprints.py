@@ -13,7 +13,7 @@ from .cores import usable_cores
 _READING = ("device", "model", "engine", "workload")  # parts of an experiment that may name files
 OUTPUTS = ("engine.record", "workload.save_kv")        # files that a run writes
 # Texts that may read like the name of a file and are none.
-_TEXTS = {"prompt", "name", "description", "source", "experiment", "label"}
+_TEXTS = {"prompt", "continue", "keep_as", "name", "description", "source", "experiment", "label"}
 _known: dict[tuple[int, ...], str] = {}  # by what stat says: a file that was written again has another time of change
 
 

@@ -200,6 +200,37 @@ TEST_F(KvPlacementTest, a_scratch_folder_that_can_not_be_used_is_named_before_th
   EXPECT_GT(used["metrics"]["kv_flash"]["bytes_written"].get<Bytes>(), 0u);
 }
 
+// The files have no names, and their space was reserved: what becomes of the folder while tokens are produced is nothing to them. Of the
+// folder that is gone nothing can be reserved for another run.
+TEST_F(KvPlacementTest, a_folder_that_goes_while_tokens_are_produced_harms_none) {
+  const std::filesystem::path scratch = folder_ / "scratch", elsewhere = folder_ / "elsewhere";
+  Json engine = flash("recent", 8, "chunks");
+  engine["kv"]["scratch"] = scratch.string();
+  const Json turn{{"prompt", "Once upon a time"}, {"keep_as", "a"}}, next{{"continue", "a"}, {"keep_as", "a"}};
+  const Json turns = Json::array({turn, next, next});
+  const Json extra{{"workload.prompt_tokens", nullptr}, {"workload.kept_in", "flash"}, {"workload.requests", turns}};
+  std::filesystem::create_directory(scratch);
+  const Node root = experiment(kDense, engine, extra);
+  const Json expected = run(root, make_host)["requests"];
+  const auto moved_away = [&] { return std::filesystem::rename(scratch, elsewhere), true; };
+  const auto removed = [&] { return std::filesystem::remove(scratch); };  // false, and an error, if anything is in it
+  for (const std::function<bool()>& go : {std::function<bool()>(moved_away), std::function<bool()>(removed)}) {
+    std::filesystem::create_directory(scratch);
+    std::uint64_t steps = 0;
+    SessionOptions options{"", (folder_ / "cache").string(), nullptr};
+    options.progress = [&](std::uint64_t, std::uint64_t) {
+      if (++steps != 3) return;
+      EXPECT_TRUE(go());
+    };
+    const Json result = run_experiment(read_experiment(root), options, make_host);
+    EXPECT_FALSE(std::filesystem::exists(scratch));
+    EXPECT_EQ(steps, 3 * 23u) << "most tokens came after it had gone";
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(result["requests"][i]["sequences"], expected[i]["sequences"]) << i;
+    EXPECT_GT(result["metrics"]["kv_flash"]["bytes_read"].get<Bytes>(), 0u);
+  }
+  EXPECT_NE(refusal(root).find(scratch.string() + " is not a folder"), std::string::npos);
+}
+
 TEST_F(KvPlacementTest, a_rule_without_positions_to_keep_is_refused) {
   EXPECT_NE(refusal(experiment(kDense, {{"kv", {{"keep", "recent"}}}})).find("engine.kv.keep: \"recent\" needs engine.kv.dram_tokens"),
             std::string::npos);

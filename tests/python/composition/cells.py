@@ -1,7 +1,9 @@
 """Every way to put the parts of a decoder together, as experiments: what a cell runs, and the run that it has to agree with."""
 import itertools
 import random
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 import vitro
 from conftest import ROOT
@@ -25,7 +27,8 @@ PRODUCTS = {
     "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),
     "int8 tables": ({"products.numerics": "int8_tables"}, _CODES),
 } | {f"method {name}": ({"products.numerics": "int8", "products.decode": name, "products.prefill": name}, _CODES)
-     for name in ("lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native")}
+     for name in ("lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native", "image", "buffer")}
+PAIRED_PRODUCTS = ("method image", "method buffer")  # of GPUs alone, which are among no common parts
 
 KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp8": {"kv.format": "int8_fp8"},
       "staged": {"kv.format": "int8_fp8", "placement.kv": "staged"},
@@ -35,14 +38,20 @@ STAGED = tuple(kv for kv, keys in KV.items() if keys.get("placement.kv") == "sta
 PAIRED_KV = (*STAGED, "int4_fp8")  # the matrix leaves them to the pairs and the draws
 
 _JUDGED = {"scorer": {"kind": "model", "gguf": str(MODELS["dense"]), "token": "He", "against": "She"}}
+_TURNS = [{"keep_as": "a"}, {"prompt": "The girl went", "keep_as": "b"}, {"continue": "a", "prompt": "Then the cat", "keep_as": "a"},
+          {"continue": "b", "prompt": "Her mother"}, {"continue": "a", "prompt": "They were"}]
 WORKLOADS = {
     "one": {},
+    "kept": {"requests": _TURNS},
+    "kept in flash": {"requests": _TURNS, "kept_in": "flash"},
+    "restored": {"restore_kv": "of the same composition"},  # outcome() makes the file
     "four": {"batch": 4},
     "best of 2 by a reward model": {"sampling": {"temperature": 1}, "scaling": {"method": "best_of_n", "samples": 2} | _JUDGED},
     "beam": {"sampling": {"temperature": 1},
              "scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 3},
                          "scorer": {"kind": "log_probability"}}},
 }
+PAIRED_WORKLOADS = ("kept in flash", "restored")
 CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
 EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts", "cached experts", "expert cache", "no look-ahead")
 HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "llmflash window",
@@ -52,7 +61,8 @@ SPARE = "cpu7"  # of the simulated phone, at work in no cell
 GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
-         "bundled experts", "hot apart", "llmflash window", "prompts", "cached experts", "expert cache", "no look-ahead", *GPU)
+         "bundled experts", "hot apart", "llmflash window", "prompts", "cached experts", "expert cache", "no look-ahead",
+         "embedding in flash", *GPU)
 
 
 @dataclass(frozen=True)
@@ -69,11 +79,13 @@ class Cell:
 
 
 def all_cells():
-    """-> every cell but those that a part's own law refuses, since a dense model has no experts, and those without an oracle: no core takes
-    a chunk's attention over staged keys and values as a neural engine does (tests/engine/transformer/staged_attention_test.cpp)."""
+    """-> every cell but those that a part's own law refuses, since a dense model has no experts, a GPU's products without one, and those
+    without an oracle: no core takes a chunk's attention over staged keys and values as a neural engine does
+    (tests/engine/transformer/staged_attention_test.cpp)."""
     cells = [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, MODELS, ACCELERATOR)]
     return [cell for cell in cells
-            if cell.parts not in EXPERTS or (cell.model != "dense" and not (cell.kv in STAGED and cell.machine == "sim"))]
+            if (cell.parts in GPU or cell.products not in PAIRED_PRODUCTS)
+            and (cell.parts not in EXPERTS or (cell.model != "dense" and not (cell.kv in STAGED and cell.machine == "sim")))]
 
 
 def pairs():
@@ -120,6 +132,8 @@ def _parts(cell, loads):
                   {"batch": 4, "hot": "50%", "attention": "50%", "head": "0%"}]
         return {"policy": "neuron_cluster", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits,
                 "ffn.clusters.hot_cluster": 64} | (APART if cell.parts == "hot apart" else {})
+    if cell.parts == "embedding in flash":
+        return {"policy": "dense", "threads": 2, "weights.embedding": "flash"}
     if cell.parts == "core and gpu":
         return {"units": ["cpu0", "gpu"]}
     if cell.parts == "gpu matmuls":
@@ -142,6 +156,11 @@ def experiment(cell, model, loads=None):
     """model: the file with the weights in the scheme of the cell's products."""
     engine = {"prefill_chunk": 4} | _parts(cell, loads) | PRODUCTS[cell.products][0] | KV[cell.kv]
     return _experiment(cell, model, engine) | ({"memory": {"ffn_in_dram": "50%"}} if cell.parts in HALF else {})
+
+
+def embedding_apart(cell):
+    """Whether its file has an embedding that is no output matrix: another one than the cell's neighbours run."""
+    return cell.parts == "embedding in flash"
 
 
 def like_itself(cell):
@@ -176,7 +195,20 @@ def _experiment(cell, model, engine):
 
 
 def outcome(tree):
-    """-> what a run decided: the tokens of every sequence or sample."""
+    """-> what a run decided: the tokens of every sequence or sample, or of every request."""
+    if "restore_kv" in tree["workload"]:
+        return _in_two_runs(tree)
     result = vitro.run(tree)
     scaling = result.get("scaling")
+    if "requests" in result:
+        return [request["sequences"] for request in result["requests"]]
     return [sample["tokens"] for sample in scaling["samples"]] if scaling else [result["tokens"], result.get("sequences")]
+
+
+def _in_two_runs(tree):
+    with tempfile.TemporaryDirectory() as folder:
+        file = str(Path(folder) / "sequence.kv")
+        first, second = ({key: value for key, value in tree["workload"].items() if key != "restore_kv"} for _ in range(2))
+        before = vitro.run(tree | {"workload": first | {"save_kv": file}})
+        after = vitro.run(tree | {"workload": second | {"restore_kv": file, "prompt": "They were"}})
+    return [before["tokens"], after["tokens"]]

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import COMMON, GPU, KV, MODELS, PAIRED_KV, PRODUCTS, all_cells, contract_of, experiment, like_itself, oracle, outcome
+from cells import (COMMON, GPU, KV, MODELS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS, PRODUCTS, all_cells, contract_of,
+                   embedding_apart, experiment, like_itself, oracle, outcome)
 from conftest import opencl_platforms
 from draw import ADAPTERS
 
@@ -13,18 +14,25 @@ LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than a
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory, has_native):
-    """(model, scheme) -> a file of the embedded model with weights of that scheme."""
+    """(model, scheme, whether the output matrix is no longer the embedding) -> a file of the embedded model with weights of that scheme."""
     folder, made = tmp_path_factory.mktemp("weights"), {}
 
-    def file(model, scheme):
-        if scheme == "f16":
+    def file(model, scheme, apart=False):
+        if scheme == "f16" and not apart:
             return MODELS[model]
-        if (model, scheme) not in made:
-            made[model, scheme] = folder / f"{model}.{scheme}.gguf"
-            subprocess.run([sys.executable, "-m", "vitro", "quantize", str(MODELS[model]), str(made[model, scheme]), "--scheme", scheme],
+        key = (model, scheme, apart)
+        if key not in made:
+            made[key] = folder / f"{model}.{scheme}{'.apart' if apart else ''}.gguf"
+            matrices = ["--embedding", "bf16", "--output", "q8_0"] if apart else []
+            layers = "q8_0" if scheme == "f16" else scheme  # what there is needs no scheme
+            subprocess.run([sys.executable, "-m", "vitro", "quantize", str(MODELS[model]), str(made[key]), "--scheme", layers, *matrices],
                            check=True, capture_output=True)
-        return made[model, scheme]
+        return made[key]
     return file
+
+
+def file_of(cell, weights):
+    return weights(cell.model, PRODUCTS[cell.products][1], embedding_apart(cell))
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +58,9 @@ def right(weights):
 
     def of(cell):
         parts, kv = cell.parts if like_itself(cell) else "", cell.kv if "kv.format" in KV[cell.kv] else ""
-        key = (parts, cell.products, *contract_of(cell).values(), kv, cell.workload, cell.model)
+        key = (parts, cell.products, *contract_of(cell).values(), kv, cell.workload, cell.model, embedding_apart(cell))
         if key not in known:
-            known[key] = outcome(oracle(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS))
+            known[key] = outcome(oracle(cell, file_of(cell, weights), LOADS))
         return known[key]
     return of
 
@@ -60,11 +68,12 @@ def right(weights):
 def check(cell, weights, right):
     if cell.parts in GPU and cell.machine == "host" and not opencl_platforms():
         pytest.skip("needs an OpenCL device")
-    assert outcome(experiment(cell, weights(cell.model, PRODUCTS[cell.products][1]), LOADS)) == right(cell), cell
+    assert outcome(experiment(cell, file_of(cell, weights), LOADS)) == right(cell), cell
 
 
 def matrix(machine):
-    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, and staged keys and values, are
-    paired and drawn."""
-    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv not in PAIRED_KV and cell.machine == machine]
+    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, staged keys and values, and what
+    else is PAIRED are paired and drawn."""
+    cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv not in PAIRED_KV and cell.machine == machine
+             and cell.workload not in PAIRED_WORKLOADS and cell.products not in PAIRED_PRODUCTS]
     return [cells[first:first + 24] for first in range(0, len(cells), 24)]
