@@ -219,7 +219,8 @@ TEST(Experiment, what_goes_on_has_no_prompt_but_its_own_and_the_adapter_of_what_
     }
     return "";
   };
-  const std::string other = refused(R"({"prompt": "hi", "requests": [{"adapter": "a", "keep_as": "x"}, {"adapter": "b", "continue": "x"}]})");
+  const std::string other =
+      refused(R"({"prompt": "hi", "requests": [{"adapter": "a", "keep_as": "x"}, {"adapter": "b", "continue": "x"}]})");
   EXPECT_NE(other.find("workload.requests.adapter: is not that of \"x\""), std::string::npos) << other;
   const std::string none = refused(R"({"prompt": "hi", "requests": [{"adapter": "a", "keep_as": "x"}, {"continue": "x"}]})");
   EXPECT_NE(none.find("workload.requests.adapter: is not that of \"x\""), std::string::npos) << none;
