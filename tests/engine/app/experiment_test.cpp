@@ -201,6 +201,35 @@ TEST(Experiment, adapters_that_there_are_not_and_lists_of_another_length_are_ref
             std::string::npos);
 }
 
+TEST(Experiment, what_goes_on_has_no_prompt_but_its_own_and_the_adapter_of_what_was_kept) {
+  const Workload chat = read_adapted(R"({"prompt": "hi", "adapter": "a", "kept_in": "flash",
+                                         "requests": [{"keep_as": "x"}, {"continue": "x"}, {"continue": "x", "prompt_tokens": 3}]})")
+                            .workload;
+  EXPECT_EQ(chat.kept_in, KeptIn::flash);
+  EXPECT_EQ(chat.requests.at(0).keep_as, "x");
+  EXPECT_EQ(chat.requests[0].prompt, "hi");
+  EXPECT_EQ(chat.requests[1].goes_on, "x");
+  EXPECT_FALSE(chat.requests[1].prompt || chat.requests[1].prompt_tokens);
+  EXPECT_EQ(chat.requests[2].prompt_tokens, 3u);
+  const auto refused = [](const std::string& workload) -> std::string {
+    try {
+      read_adapted(workload);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string other =
+      refused(R"({"prompt": "hi", "requests": [{"adapter": "a", "keep_as": "x"}, {"adapter": "b", "continue": "x"}]})");
+  EXPECT_NE(other.find("workload.requests.adapter: is not that of \"x\""), std::string::npos) << other;
+  const std::string none = refused(R"({"prompt": "hi", "requests": [{"adapter": "a", "keep_as": "x"}, {"continue": "x"}]})");
+  EXPECT_NE(none.find("workload.requests.adapter: is not that of \"x\""), std::string::npos) << none;
+  const std::string samples = refused(R"({"prompt": "hi", "requests": [{"keep_as": "x"}], "sampling": {"temperature": 1},
+      "scaling": {"method": "best_of_n", "samples": 2, "scorer": {"kind": "log_probability"}}})");
+  EXPECT_NE(samples.find("keep_as is for one sequence"), std::string::npos) << samples;
+  EXPECT_NE(refused(R"({"prompt": "hi", "batch": 2, "requests": [{"keep_as": "x"}]})").find("keep_as"), std::string::npos);
+}
+
 TEST(Experiment, ranges_are_checked) {
   EXPECT_NE(error_of("workload.batch", "0").find("from 1"), std::string::npos);
   EXPECT_NE(error_of("engine.policy", "\"denze\"").find("e.json:1: engine.policy: \"denze\" (expected one of: dense, mmap"),
