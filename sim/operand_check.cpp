@@ -27,7 +27,7 @@ bool writes_into(const KernelCall& call, const View& view, bool at_row_offsets) 
 bool in_place(const KernelCall& call) { return !call.in.empty() && writes_into(call, call.in[0], reads_row_offsets(call, 0)); }
 
 bool written_by_others(const KernelCall& call, std::size_t operand) {
-  const bool pool = call.is<ops::Attention>() && operand == 1;
+  const bool pool = reads_kv(call) && operand == 1;
   return pool || (operand == 0 && in_place(call));
 }
 

@@ -6,7 +6,7 @@
 #include <tuple>
 #include <vector>
 
-#include "engine/ops/kernel_call.hpp"
+#include "engine/ops/operands.hpp"
 
 namespace vitro::sim {
 
@@ -25,7 +25,7 @@ class ReuseTracker {
     moved_[unit] += bytes;
     all_ += bytes;
     if (call.in.empty()) return {};
-    const View& operand = call.in[call.is<ops::Attention>() && call.in.size() > 1 ? 1 : 0];
+    const View& operand = call.in[reads_kv(call) ? 1 : 0];
     if (!operand.memory) return {};
     Last& last = seen_[{operand.memory.id(), operand.offset, call.rows ? 0 : call.slice.first, call.layer, kind_of(call.op), unit}];
     const SeqPos step = call.batch && !call.batch->empty() ? call.batch->front() : SeqPos{};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/machine/clock.hpp"
+#include "engine/ops/operands.hpp"
 #include "engine/quant/blocks.hpp"
 
 namespace vitro::sim {
@@ -25,7 +26,7 @@ std::size_t batch_of(const GraphSpec& spec) {
 Format operand_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;
-  return call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+  return reads_kv(call) ? call.in[1].format : call.in[0].format;
 }
 
 Bytes weight_bytes(const GraphSpec& spec) {

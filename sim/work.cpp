@@ -19,7 +19,7 @@ Format priced_format(const KernelCall& call) {
   if (call.in.empty()) return Format::f32;
   if (call.is<ops::Precompute>()) return call.get<ops::Precompute>().weights;
   if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;  // the same loops, which take the scales from elsewhere
-  return call.is<ops::Attention>() && call.in.size() > 1 ? call.in[1].format : call.in[0].format;
+  return reads_kv(call) ? call.in[1].format : call.in[0].format;
 }
 
 // A format whose loops do the same per code, for tables that lack this one.
@@ -64,19 +64,28 @@ struct OperandBytes {
   Bytes recent = 0;  // of operands that the step itself has just made; where a call reads the KV pool or writes it, that outweighs them
 };
 
-OperandBytes operand_bytes(const KernelCall& call) {
-  const bool attends = call.is<ops::Attention>(), product = is_product(call);
+OperandBytes operand_bytes(const KernelCall& call, const WorkCounts& counts) {
+  const bool attends = reads_kv(call), product = is_product(call);
   const bool has_old = attends || product || call.is<ops::Accumulate, ops::KvStage>();
-  const bool has_recent = !attends && !call.is<ops::KvAppend, ops::KvStage>();
+  const bool weighs = call.is<ops::AttentionValues>();  // what it weighs values with is as long as they are
+  const bool has_recent = weighs || (!attends && !call.is<ops::KvAppend, ops::KvStage>());
   OperandBytes sum;
   for (std::size_t i = 0; i < call.in.size(); ++i) {
     const bool young = has_old && i != (attends ? 1 : 0), recent = has_recent && !(product && i == 0) && is_activation(call.in[i]);
     if (!young && !recent) continue;
-    const Bytes bytes = view_bytes(call.in[i]);
+    // The room of the weights is that of the longest sequence.
+    const Bytes bytes = weighs && i == 0 ? counts.macs / call.in[1].shape[2] * call.in[0].format.block_bytes() : view_bytes(call.in[i]);
     if (young) sum.young += bytes;
     if (recent) sum.recent += bytes;
   }
   return sum;
+}
+
+// Of one row, those that share a head of the pool: of scores and weights [B, H, T], or of q, whose heads may be folded.
+std::uint32_t query_heads(const KernelCall& call) {
+  const View &pool = call.in[1], &numbers = call.is<ops::AttentionScores>() ? call.out[0] : call.in[0];
+  if (!call.is<ops::Attention>()) return numbers.shape[1] / pool.shape[0];
+  return static_cast<std::uint32_t>(elements(numbers) / call.batch->size() / pool.shape[2] / pool.shape[0]);
 }
 
 // The rows of a batch stand sequence by sequence.
@@ -96,16 +105,17 @@ Bytes native_bytes(Format format, std::uint64_t rows, std::uint32_t depth) {
 
 // Dot products of float16 numbers, which some cores add up without a conversion.
 bool meets_halves(const KernelCall& call) {
-  if (call.is<ops::Attention>()) return call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
+  if (reads_kv(call)) return call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
   return call.is<ops::Matmul>() && call.in[0].format == Format::f16 && call.in[1].format == Format::f16;
 }
 
 // Contracts with tables of their own, whatever method is named.
 bool has_tables(VariantId variant) { return variant == variant::kInt8Tables || variant == variant::kInt16Tables; }
 
-// What a table may price apart; empty for the rest.
+// What a table may price apart; empty for the rest. Attention's parts have the loops of the whole.
 std::string_view own_kind(const KernelCall& call) {
-  if (call.is<ops::Accumulate, ops::Attention>()) return to_string(call.op);
+  if (reads_kv(call)) return ops::Attention::kName;
+  if (call.is<ops::Accumulate>()) return to_string(call.op);
   const bool integers = call.is<ops::Matmul>() && call.variant == variant::kInt8;
   return integers && call.in[0].layout != Layout::tiled ? to_string(call.in[0].layout) : "";
 }
@@ -129,13 +139,13 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
                                 : plain                                      ? variant::name(variant::kFloat)
                                                                              : variant::name(call.variant);
   hw::KernelCost price;
-  if (halves) price = model_.kernel(name, call.is<ops::Attention>() ? "f16.halves_attention" : "f16.halves");
+  if (halves) price = model_.kernel(name, reads_kv(call) ? "f16.halves_attention" : "f16.halves");
   if (const std::string_view kind = own_kind(call); !kind.empty() && !price.from_table) {
     price = model_.kernel(name, fmt::format("{}.{}", to_string(format), kind));
   }
   if (!price.from_table) price = model_.kernel(name, to_string(format));
-  if (!price.from_table && call.is<ops::Attention>() && format.is_for_kv()) {  // a unit whose table has no unpacking
-    price = model_.kernel(name, fmt::format("{}.{}", to_string(Format::f16), to_string(call.op)));
+  if (!price.from_table && reads_kv(call) && format.is_for_kv()) {  // a unit whose table has no unpacking
+    price = model_.kernel(name, fmt::format("{}.{}", to_string(Format::f16), ops::Attention::kName));
     if (!price.from_table) price = model_.kernel(name, to_string(Format::f16));
     unpriced_.insert(fmt::format("{}.{}.attention on {} (as f16)", name, to_string(format), core_class_));
   }
@@ -260,15 +270,14 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.transposed = true;
     work.weight_bytes = work.depth * row_bytes(weights.format, weights.shape[1]);
   }
-  if (call.is<ops::Attention>()) {
-    const View& pool = call.in[1];
+  if (reads_kv(call)) {
     work.sequence_rows = rows_per_sequence(call.batch);
-    work.query_heads = static_cast<std::uint32_t>(elements(call.in[0]) / call.batch->size() / pool.shape[2] / pool.shape[0]);
+    work.query_heads = query_heads(call);
   }
   work.read_bytes = dram_bytes(counts.read);
-  const OperandBytes operands = operand_bytes(call);
+  const OperandBytes operands = operand_bytes(call, counts);
   // Weights, keys and values; the rest of what a product or attention reads is as young as the call before.
-  if (is_product(call) || call.is<ops::Accumulate, ops::Attention, ops::KvStage>()) {
+  if (is_product(call) || reads_kv(call) || call.is<ops::Accumulate, ops::KvStage>()) {
     work.reused_bytes = work.read_bytes - std::min(work.read_bytes, operands.young);
   }
   work.written_bytes = dram_bytes(counts.written);

@@ -30,14 +30,15 @@ struct SharedInput {
 };
 
 std::vector<SharedInput> inputs_of_layer(const ModelConfig& config, std::uint32_t layer) {
-  std::vector<SharedInput> inputs{{{Role::attn_q, Role::attn_k, Role::attn_v}}, {{Role::attn_output}}};
+  const std::vector<Role> qkv{Role::attn_q, Role::attn_k, Role::attn_v}, gated{Role::ffn_gate, Role::ffn_up};
+  std::vector<SharedInput> inputs{{config.joined_qkv ? std::vector{Role::attn_qkv} : qkv}, {{Role::attn_output}}};
   const bool mixture = config.has_experts(static_cast<int>(layer));
   if (mixture && config.shared_ffn > 0) {
     inputs.push_back({{Role::shared_gate, Role::shared_up}});
     inputs.push_back({{Role::shared_down}});
   }
   for (std::uint32_t expert = 0; expert < (mixture ? config.experts : 1); ++expert) {
-    inputs.push_back({{Role::ffn_gate, Role::ffn_up}, expert});
+    inputs.push_back({config.joined_gate_up ? std::vector{Role::ffn_gate_up} : gated, expert});
     inputs.push_back({{Role::ffn_down}, expert});
   }
   return inputs;

@@ -311,6 +311,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   if (record.totals.bytes_written > 0) metrics["flash_writes"] = flash_write_metrics(record.totals.bytes_written, machine);
   if (record.moves) {
     metrics["moves"] = {{"calls", record.moves->calls}, {"read_bytes", record.moves->read}, {"written_bytes", record.moves->written}};
+    metrics["scores"] = {{"read_bytes", record.moves->scores_read}, {"written_bytes", record.moves->scores_written}};
   }
   if (record.bypasses) metrics["lora"] = {{"macs", record.bypasses->macs}, {"accesses", record.bypasses->accesses}};
   if (record.scaling) metrics["scaling"] = scaling_metrics(*record.scaling);

@@ -14,12 +14,19 @@ CopyRegion::Side side_of(HeadOrder order, const HeadExtents& x, std::uint32_t fi
   const std::uint32_t row = rows ? x.heads * x.dim : x.dim, head = rows ? x.dim : x.rows * x.dim;
   return {first_head * head, {row, head, 1}};
 }
+CopyRegion::Side source_of(const Movement& movement, const HeadExtents& x, std::uint32_t first_head) {
+  CopyRegion::Side side = side_of(movement.from, x, first_head);
+  if (!movement.is_slice()) return side;
+  side.offset += movement.first;
+  side.stride[0] = movement.row;
+  return side;
+}
 
 // Sizes and offsets are sums of constants and multiples of the rows, so what is equal for two numbers of rows is equal for all.
 // One row alone would not tell the orders apart.
-bool moves_nothing(std::span<const Movement> path, std::uint32_t heads, std::uint32_t dim) {
+bool moves_nothing(std::span<const Movement> path, const Operator& move, const ModelConfig& config) {
   return std::ranges::all_of(std::initializer_list<std::uint32_t>{2, 3}, [&](std::uint32_t rows) {
-    return is_identity(regions_of(path, {rows, heads, dim}), std::uint64_t{rows} * heads * dim);
+    return is_identity(regions_of(path, extents_of(move, rows, config)), std::uint64_t{rows} * move.width);
   });
 }
 
@@ -57,7 +64,7 @@ class MoveFusion {
       path.insert(path.begin(), graph_[source].path.begin(), graph_[source].path.end());
       shared = boost::out_degree(inputs_of(graph_, source).front(), graph_) > 1;
     }
-    if (!moves_nothing(path, graph_[last].width / config_.head_dim, config_.head_dim)) {
+    if (!moves_nothing(path, graph_[last], config_)) {
       Operator move = graph_[last];
       move.path = std::move(path);
       copy_.replace(last, std::move(move), {source});
@@ -76,11 +83,16 @@ class MoveFusion {
 
 }  // namespace
 
+HeadExtents extents_of(const Operator& move, std::uint32_t rows, const ModelConfig& config) {
+  if (move.split == Split::rows) return {rows, move.width, 1};
+  return {rows, move.width / config.head_dim, config.head_dim};
+}
+
 CopyRegions regions_of(std::span<const Movement> path, const HeadExtents& x, Slice slice) {
   const std::uint32_t count = std::min(slice.count, x.heads - slice.first);
   std::vector<CopyRegions> chain;
   for (const Movement& movement : path) {
-    chain.push_back(tidied({{x.rows, count, x.dim}, side_of(movement.from, x, slice.first), side_of(movement.to, x, slice.first)}));
+    chain.push_back(tidied({{x.rows, count, x.dim}, source_of(movement, x, slice.first), side_of(movement.to, x, slice.first)}));
   }
   const std::vector<CopyRegions> lists = fused_chain(chain);
   VITRO_CHECK(lists.size() == 1, "movements of whole heads are one list");

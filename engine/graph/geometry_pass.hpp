@@ -7,9 +7,11 @@
 
 namespace vitro {
 
+// Of a Move that is cut over columns, each of them is a head of its own.
 struct HeadExtents {
   std::uint32_t rows = 1, heads = 1, dim = 1;
 };
+HeadExtents extents_of(const Operator& move, std::uint32_t rows, const ModelConfig& config);
 // What a Move's path moves of the heads in `slice`, as one list. Requires: the path begins and ends as its movements say.
 CopyRegions regions_of(std::span<const Movement> path, const HeadExtents& x, Slice slice = {});
 

@@ -1,5 +1,7 @@
 #include "engine/graph/lora_pass.hpp"
 
+#include <map>
+
 #include "engine/graph/graph_copy.hpp"
 
 namespace vitro {
@@ -8,6 +10,7 @@ std::string_view to_string(LoraOrder order) { return order == LoraOrder::a_bx ? 
 
 OperatorGraph with_bypasses(const OperatorGraph& graph, LoraOrder order, const std::function<std::uint32_t(const Operator&)>& rank) {
   GraphCopy copy(graph);
+  std::map<std::pair<Role, OperatorId>, OperatorId> narrowed;  // A x, by the matrix and x: products of parts of a matrix share it
   for (const OperatorId id : execution_order(graph)) {
     const std::uint32_t most = graph[id].is<ops::Matmul>() ? rank(graph[id]) : 0;
     if (most == 0) {
@@ -20,15 +23,20 @@ OperatorGraph with_bypasses(const OperatorGraph& graph, LoraOrder order, const s
     bypass.adapts = bypass.weight;
     bypass.weight = bypass.bias = {};
     OperatorId met = x;
-    if (order == LoraOrder::a_bx) {
+    const auto there = narrowed.find({*bypass.adapts, x});
+    if (there != narrowed.end()) {
+      met = there->second;
+    } else if (order == LoraOrder::a_bx) {
       Operator narrow = bypass;
       narrow.op = ops::AddProduct{1, false};
       narrow.name += ".lora_a";
       narrow.split = Split::replicated;
       narrow.output += ".lora";  // of this product alone: those of others may be computed before it is read
       narrow.width = most;
+      narrow.part = {};
       met = boost::add_vertex(std::move(narrow), copy.graph);
       boost::add_edge(x, met, Operand{kBypassInput}, copy.graph);
+      narrowed[{*bypass.adapts, x}] = met;
     }
     bypass.name += ".lora_b";
     const OperatorId product = copy.add(id), adds = boost::add_vertex(std::move(bypass), copy.graph);

@@ -18,8 +18,8 @@ std::string_view to_string(LoraOrder order);
 // the product cut it alike.
 inline constexpr std::uint8_t kBypassInput = 0, kAdaptedProduct = 1;
 
-// In the order a_bx, A x is an operator of its own in front of the product. Every unit computes all of it: its few rows are less than a
-// barrier. In the order ab_x the one operator stands for both products.
+// In the order a_bx, A x is an operator of its own in front of the product, or of the first of the products that are parts of one matrix.
+// Every unit computes all of it: its few rows are less than a barrier. In the order ab_x the one operator stands for both products.
 // `rank`: of the largest adapter of a product's matrix; 0: none adapts it. Operators keep their order.
 OperatorGraph with_bypasses(const OperatorGraph& graph, LoraOrder order, const std::function<std::uint32_t(const Operator&)>& rank);
 

@@ -18,8 +18,12 @@ bool reads_whole(const Operator& consumer, std::uint8_t operand) {
   if (consumer.is<ops::ExpertSum>()) return operand != 0;
   if (consumer.is<ops::AddProduct>()) return operand != kAdaptedProduct;
   if (consumer.is<ops::AddGated>()) return operand == ops::AddGated::kGateInput;
-  return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::Glu, ops::Add, ops::Reduce, ops::Move>();
+  return !consumer.is<ops::Rope, ops::KvAppend, ops::KvStage, ops::Attention, ops::AttentionScores, ops::AttentionWeights,
+                      ops::AttentionValues, ops::Glu, ops::Add, ops::Reduce, ops::Move>();
 }
+
+bool attends(const Operator& op) { return op.is<ops::Attention, ops::AttentionScores>(); }
+bool goes_on_attending(const Operator& op) { return op.is<ops::AttentionWeights, ops::AttentionValues>(); }
 
 class Lowering {
  public:
@@ -56,7 +60,9 @@ class Lowering {
     const Operator& op = graph_[id];
     if (op.whole_ffn || phases_.back().whole_ffn) return false;
     if (options_.layers_apart && op.layer != phases_.back().layer) return false;
-    if (options_.waits_to_attend && units_ == 1 && (op.is<ops::Attention>() || phases_.back().attends)) return false;
+    if (options_.waits_to_attend && units_ == 1 && !goes_on_attending(op) && (attends(op) || phases_.back().attends)) {
+      return false;
+    }
     if ((op.rows == RowSet::routed) != phases_.back().routed && !op.is<ops::ExpertSum, ops::Add, ops::AddGated>()) return false;
     const std::vector<OperatorId> inputs = inputs_of(graph_, id);
     for (std::uint8_t i = 0; i < inputs.size(); ++i) {
@@ -84,7 +90,7 @@ class Lowering {
   void place(OperatorId id) {
     const Operator& op = graph_[id];
     Phase& phase = phases_.back();
-    phase.attends = phase.attends || op.is<ops::Attention>();
+    phase.attends = phase.attends || attends(op);
     phase.keeps_kv = phase.keeps_kv || op.is<ops::KvAppend>();
     phase.stages_kv = phase.stages_kv || op.is<ops::KvStage>();
     std::vector<OperatorGroup>& groups = phase.groups;

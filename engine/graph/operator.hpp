@@ -29,8 +29,11 @@ enum class RowSet : std::uint8_t {
 
 // How q, k, v and the result of attention lie in memory: [rows, heads, dim] or [heads, rows, dim].
 enum class HeadOrder : std::uint8_t { rows_first, heads_first };
+// What a Move does. A slice of columns, rows first: of each `row` elements of the source, those from `first` on; 0: there are no others.
 struct Movement {
   HeadOrder from{}, to{};
+  std::uint32_t first = 0, row = 0;
+  bool is_slice() const { return row > 0; }
   friend auto operator<=>(const Movement&, const Movement&) = default;
 };
 
@@ -44,6 +47,7 @@ struct Operator {
   std::string output;       // tensor written; the same name in every layer, so buffers are shared
   std::uint32_t width = 0;  // elements of the output per row
   std::optional<Role> weight, bias;
+  Slice part;                  // of the weight's rows, and the bias's, those of a product that has not all (engine/graph/product_pass.hpp)
   std::optional<Role> adapts;  // of a bypass: the matrix whose product it adds to (engine/graph/lora_pass.hpp)
   std::vector<Movement> path;  // of a Move: what it does, one after the other (engine/graph/geometry_pass.hpp)
   bool whole_ffn = false;      // an FfnBlock carries out all of gate, up, activation and down (engine/parts/ffn/ffn_block.hpp)

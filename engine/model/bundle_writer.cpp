@@ -151,6 +151,7 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
   for (std::uint32_t expert = 0; expert < bundles.experts; ++expert) {
     const Ids places = order.empty() ? Ids(as_in_file) : order.of(static_cast<std::uint32_t>(bundles.layer), expert);
     const std::uint64_t first_row = std::uint64_t{expert} * layout.neurons;
+    const std::uint64_t first_up = sources[0] == sources[1] ? layout.neurons : first_row;
     for (std::uint32_t stripe = 0; stripe < layout.stripes; ++stripe) {
       for (std::uint32_t place = 0; place < layout.neurons; ++place) {
         std::byte* bundle = piece.data() + layout.within_block(place);
@@ -163,7 +164,7 @@ std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const Te
           split_q4_0(row.data(), layout.width, bundle + at, scales.data() + rows_before * scale_row);
         };
         put(0, layout.gate, [&](std::byte* to) { gate.store(first_row, places[place], to); });
-        put(1, layout.up, [&](std::byte* to) { up.store(first_row, places[place], to); });
+        put(1, layout.up, [&](std::byte* to) { up.store(first_up, places[place], to); });
         put(2, layout.down, [&](std::byte* to) {
           if (by_neuron) return down_rows.store(first_row, places[place], to);
           if (place % group == 0) down.load(expert, places.subspan(place, std::min<std::size_t>(group, layout.neurons - place)));

@@ -12,7 +12,8 @@ namespace vitro {
 inline constexpr Bytes kTransposeBytes = 64 * MiB;
 
 // Writes the bundles of all experts of one layer. Rows that keep their format keep their bits; others, and a Down in blocks
-// (whose blocks run along the other axis), are dequantised and quantised anew. sources: gate, up, down; a Down that is
+// (whose blocks run along the other axis), are dequantised and quantised anew. sources: gate, up, down; where the first two are one tensor,
+// it has the rows of Up behind those of Gate, and one expert. A Down that is
 // stored by neurons (down_by_neuron_name) has rows like the others.
 // Returns the bytes of the layer's Role::ffn_scales, none when the scales lie in the rows: an eighth of the nibbles.
 // Throws ConfigError for values that the bundles' format can not hold.

@@ -46,8 +46,8 @@ void LoraAdapter::set_file(FileId file) {
 }
 
 bool is_adaptable(const Weight& weight, const ModelConfig& base) {
-  constexpr Role kAdaptable[] = {Role::attn_q,   Role::attn_k, Role::attn_v,   Role::attn_output,
-                                 Role::ffn_gate, Role::ffn_up, Role::ffn_down, Role::output};
+  constexpr Role kAdaptable[] = {Role::attn_q, Role::attn_k,   Role::attn_v,      Role::attn_qkv, Role::attn_output,
+                                 Role::ffn_gate, Role::ffn_up, Role::ffn_gate_up, Role::ffn_down, Role::output};
   return (base.experts == 0 || !is_ffn(weight.role)) && std::ranges::find(kAdaptable, weight.role) != std::end(kAdaptable);
 }
 

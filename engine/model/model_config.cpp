@@ -55,6 +55,7 @@ void check_config(const ModelConfig& c, const Fail& fail) {
   if (c.experts > 0 && (c.experts_used == 0 || c.experts_used > c.experts)) {
     fail("experts_used", fmt::format("{} of {} experts used per token", c.experts_used, c.experts));
   }
+  if (c.experts > 0 && c.joined_gate_up) fail("joined_gate_up", "is one matrix of a layer, not of its experts (expected false)");
   if (c.experts == 0 && c.dense_layers > 0) fail("dense_layers", "needs experts in the layers behind them (expected 0)");
   if (c.experts == 0 && c.shared_ffn > 0) fail("shared_ffn", "needs experts beside it (expected 0)");
   if (c.dense_layers > c.layers) {
@@ -162,6 +163,14 @@ void read_value_head(const Gguf& gguf, const std::string& prefix, ModelConfig& c
   if (c.value_bias && !c.value_head) gguf.fail(head, fmt::format("the tensor is missing, but there is a {}", bias));
 }
 
+// Converters of Phi-3 leave matrices joined that its layers compute together; Gate and Up then have Up's name.
+void read_joined(const Gguf& gguf, const ModelFamily& family, ModelConfig& c) {
+  if (!family.joined) return;
+  c.joined_qkv = gguf.find_tensor("blk.0.attn_qkv.weight") != nullptr;
+  const TensorInfo *gate = gguf.find_tensor("blk.0.ffn_gate.weight"), *up = gguf.find_tensor("blk.0.ffn_up.weight");
+  c.joined_gate_up = gate == nullptr && up != nullptr && up->rows() == std::uint64_t{2} * c.ffn;
+}
+
 void check_tensors(const Gguf& gguf, const ModelConfig& config) {
   std::set<std::string, std::less<>> expected;
   for (const Weight& weight : weights_of(config)) {
@@ -256,7 +265,8 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   }
   c.vocab = size_or("vocab_size", 1, kMaxVocab, embedding->rows());
   c.tied_embedding = gguf.find_tensor("output.weight") == nullptr;
-  c.qkv_bias = gguf.find_tensor("blk.0.attn_q.bias") != nullptr;
+  read_joined(gguf, family, c);
+  c.qkv_bias = gguf.find_tensor(c.joined_qkv ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias") != nullptr;
   c.attn_output_bias = gguf.find_tensor("blk.0.attn_output.bias") != nullptr;
   c.output_bias = gguf.find_tensor("output.bias") != nullptr;
   read_value_head(gguf, prefix, c);
@@ -316,6 +326,7 @@ ModelConfig config_from_node(Reader& r) {
   c.norm = family.norm;
   c.tied_embedding = r.boolean("tied_embedding", false);
   c.qkv_bias = r.boolean("qkv_bias", c.family == "qwen2");
+  c.joined_qkv = r.boolean("joined_qkv", family.joined), c.joined_gate_up = r.boolean("joined_gate_up", family.joined && c.experts == 0);
   c.attn_output_bias = r.boolean("attn_output_bias", false);
   c.output_bias = r.boolean("output_bias", false);
   if (r.boolean("qk_norm", family.qk_norm != QkNorm::none)) c.qk_norm = family.qk_norm == QkNorm::whole ? QkNorm::whole : QkNorm::heads;

@@ -43,6 +43,7 @@ struct ModelConfig {
   bool tied_embedding = false;
   bool qkv_bias = false;                            // qwen2
   bool attn_output_bias = false, output_bias = false;  // phimoe
+  bool joined_qkv = false, joined_gate_up = false;     // one matrix for q, k and v, and one for Gate and Up (phi3)
   QkNorm qk_norm = QkNorm::none;
   bool sub_norms = false;               // bitnet: an RMS norm of the inputs of the output and the Down projection
   bool rope_factors = false;            // the file has frequency divisors (Llama 3.1 and later): Role::rope_factors
@@ -64,6 +65,7 @@ struct ModelConfig {
 
   std::uint32_t kv_width() const { return kv_heads * head_dim; }
   std::uint32_t q_width() const { return heads * head_dim; }
+  std::uint32_t qkv_width() const { return q_width() + 2 * kv_width(); }
   // Whether a run whose longest sequence has so many positions takes the divisors for long ones (LongRoPE).
   bool turns_as_long(std::uint32_t positions) const { return rope_factors_by_length && positions > rope.original_context; }
   bool has_experts(int layer) const { return experts > 0 && layer >= static_cast<int>(dense_layers); }

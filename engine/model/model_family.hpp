@@ -32,6 +32,7 @@ struct ModelFamily {
   ops::Scores router = ops::Scores::softmax;
   SharedFfn shared = SharedFfn::none;
   bool leading_dense = false;  // leading_dense_block_count layers have no experts
+  bool joined = false;         // q, k and v may be one matrix, and so may Gate and Up
 };
 
 std::span<const ModelFamily> model_families();

@@ -222,7 +222,9 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
         const TensorInfo* found = gguf.find_tensor(tensor_name(role, weight.layer, plan.config.has_experts(weight.layer)));
         return found != nullptr ? found : gguf.find_tensor(down_by_neuron_name(weight.layer));
       };
-      const auto& of = plan.sources.emplace_back(std::array{source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)});
+      const bool joined = plan.config.joined_gate_up;
+      const auto& of = plan.sources.emplace_back(std::array{source(joined ? Role::ffn_gate_up : Role::ffn_gate),
+                                                            source(joined ? Role::ffn_gate_up : Role::ffn_up), source(Role::ffn_down)});
       const Format ffn = bundle_format(of[0]->format, of[1]->format, of[2]->format);
       const std::size_t scales = set_form(plan.weights, i, *options.bundles, ffn);
       plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors

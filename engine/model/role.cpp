@@ -58,6 +58,9 @@ constexpr std::array<Row, kRoles> kRows{{
     {Role::shared_router, "shared_router", "ffn_gate_inp_shexp.weight", Of::layer, Kind::vector},
     {Role::value_head, "value_head", "cls.output.weight", Of::model, Kind::vector},
     {Role::value_bias, "value_bias", "cls.output.bias", Of::model, Kind::vector},
+    {Role::attn_qkv, "attn_qkv", "attn_qkv.weight", Of::layer, Kind::matrix},
+    {Role::attn_qkv_bias, "attn_qkv_bias", "attn_qkv.bias", Of::layer, Kind::vector},
+    {Role::ffn_gate_up, "ffn_gate_up", "ffn_up.weight", Of::layer, Kind::matrix},
 }};
 
 constexpr bool in_order() {
@@ -79,8 +82,11 @@ bool is_of_model(Role role) { return row_of(role).of == Of::model; }
 bool is_vector(Role role) { return row_of(role).kind == Kind::vector; }
 
 bool is_ffn(Role role) {
-  return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_down || role == Role::ffn_bundle || role == Role::ffn_scales;
+  return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_gate_up || role == Role::ffn_down ||
+         role == Role::ffn_bundle || role == Role::ffn_scales;
 }
+
+bool is_joined(Role role) { return role == Role::attn_qkv || role == Role::ffn_gate_up; }
 
 bool is_predictor(Role role) { return role == Role::predictor_in || role == Role::predictor_out; }
 

@@ -50,8 +50,12 @@ enum class Role : std::uint8_t {
   // Of a reward model: one row, whose product with the last hidden state is a text's value.
   value_head,
   value_bias,
+  // Several matrices as one, the rows of one behind those of another: q, k and v; Gate and Up (Phi-3).
+  attn_qkv,
+  attn_qkv_bias,
+  ffn_gate_up,
 };
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::value_bias) + 1;
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::ffn_gate_up) + 1;
 std::string_view to_string(Role role);
 
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
@@ -60,7 +64,8 @@ std::string tensor_name(Role role, int layer, bool experts);
 // PowerInfer's files store Down by neurons, [ffn, width], under this name.
 std::string down_by_neuron_name(int layer);
 bool is_of_model(Role role);  // stored once, with layer -1, whichever layer uses it
-bool is_ffn(Role role);       // gate, up, down, or their bundles and scales; a shared FFN is none: every row needs it
+bool is_ffn(Role role);       // gate, up, down, the first two as one, or their bundles and scales; a shared FFN is none: every row needs it
+bool is_joined(Role role);  // rows of several matrices one behind the other, which products take by parts
 bool is_predictor(Role role);
 bool is_vector(Role role);  // norms, biases, factors and value heads: one row, always f32 in a packed file
 

@@ -102,13 +102,11 @@ class WeightList {
 
   void attention() {
     norm(Role::attn_norm, Role::attn_norm_bias);
-    add(Role::attn_q, c_.q_width(), c_.width);
-    add(Role::attn_k, c_.kv_width(), c_.width);
-    add(Role::attn_v, c_.kv_width(), c_.width);
-    if (c_.qkv_bias) {
-      add(Role::attn_q_bias, 1, c_.q_width());
-      add(Role::attn_k_bias, 1, c_.kv_width());
-      add(Role::attn_v_bias, 1, c_.kv_width());
+    if (c_.joined_qkv) {
+      add(Role::attn_qkv, c_.qkv_width(), c_.width);
+      if (c_.qkv_bias) add(Role::attn_qkv_bias, 1, c_.qkv_width());
+    } else {
+      qkv();
     }
     if (c_.qk_norm != QkNorm::none) {
       add(Role::attn_q_norm, 1, c_.qk_norm == QkNorm::heads ? c_.head_dim : c_.q_width());
@@ -117,6 +115,16 @@ class WeightList {
     if (c_.sub_norms) add(Role::attn_sub_norm, 1, c_.q_width());
     add(Role::attn_output, c_.width, c_.q_width());
     if (c_.attn_output_bias) add(Role::attn_output_bias, 1, c_.width);
+  }
+
+  void qkv() {
+    add(Role::attn_q, c_.q_width(), c_.width);
+    add(Role::attn_k, c_.kv_width(), c_.width);
+    add(Role::attn_v, c_.kv_width(), c_.width);
+    if (!c_.qkv_bias) return;
+    add(Role::attn_q_bias, 1, c_.q_width());
+    add(Role::attn_k_bias, 1, c_.kv_width());
+    add(Role::attn_v_bias, 1, c_.kv_width());
   }
 
   void ffn() {
@@ -130,8 +138,12 @@ class WeightList {
       add(Role::predictor_out, width, c_.predictor_rank, experts);
     }
     if (bundles_) return add(Role::ffn_bundle, width, c_.width, experts);
-    add(Role::ffn_gate, width, c_.width, experts);
-    add(Role::ffn_up, width, c_.width, experts);
+    if (c_.joined_gate_up) {
+      add(Role::ffn_gate_up, 2 * width, c_.width);
+    } else {
+      add(Role::ffn_gate, width, c_.width, experts);
+      add(Role::ffn_up, width, c_.width, experts);
+    }
     if (c_.sub_norms) add(Role::ffn_sub_norm, 1, width);
     add(Role::ffn_down, c_.width, width, experts);
   }

@@ -2,6 +2,7 @@
 
 #include "engine/ops/checker.hpp"
 #include "engine/ops/counter.hpp"
+#include "engine/ops/kv_part.hpp"
 #include "engine/ops/reference.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/float16.hpp"
@@ -72,33 +73,16 @@ void Attention::reference(Reference& r) const {
   for (std::size_t b = 0; b < batch; ++b) {
     const Range tokens = visible((*r.call().batch)[b].position, window);
     for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
-      Eigen::MatrixXd kv[2];  // [dim, tokens] each
-      for (std::uint32_t which = 0; which < 2; ++which) {
-        kv[which].resize(static_cast<Eigen::Index>(dim), tokens.count);
-        std::uint32_t block = 0;
-        for (std::uint32_t i = 0; i < tokens.count; ++i) {
-          const std::uint32_t t = tokens.first + i, inside = t % pool.block_tokens;
-          if (i == 0 || inside == 0) {
-            block = r.index(r.in(2), b * r.in(2).shape[1] + t / pool.block_tokens, ~0u);
-            ++r.tally().row_runs;
-          }
-          Eigen::VectorXf row(static_cast<Eigen::Index>(dim));
-          r.touch(r.in(1), pool.row_bytes(which));
-          read_kv_row(pool.format, which, r.in(1).data() + pool.offset(block, which, h) + inside * pool.row_bytes(which), pool.dim,
-                      row.data());
-          kv[which].col(i) = row.cast<double>();
-          if (pool.format != Format::f32) r.tally().conversions += dim;
-        }
-      }
-      if (keys > 0) tally_masked(*this, r, pool, tokens, group);
+      const KvHead head{b, h * static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group)};
+      const Eigen::MatrixXd keys = read_kv_head(r, pool, 0, head, tokens), values = read_kv_head(r, pool, 1, head, tokens);
+      if (this->keys > 0) tally_masked(*this, r, pool, tokens, group);
       for (std::size_t g = 0; g < group; ++g) {
         const std::size_t at = (b * heads + h * group + g) * dim;
         const bool halves = r.in(0).format == Format::f16;
         const Vector q = stored(halves, r.read(r.in(0), at, dim) * (scales_query ? double{scale} : 1.0));
-        const Vector scores = stored(halves, kv[0].transpose() * q);
+        const Vector scores = stored(halves, keys.transpose() * q);
         const Vector p = r.softmax(scores * (scales_query ? 1.0 : double{scale}));
-        r.write(r.out(), at, kv[1] * p);
-        r.tally().macs += 2 * dim * tokens.count;
+        r.write(r.out(), at, values * p);
         r.tally().elementwise += (scales_query ? dim : tokens.count) + dim;  // the scale, and the division by the sum
       }
     }

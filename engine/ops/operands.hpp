@@ -91,6 +91,11 @@ inline Range visible(std::uint32_t position, std::uint32_t window) {
   return {position + 1 - seen, seen};
 }
 
+// Whether operand 1 of the call is a KV pool, and 2 its block table: attention, or a part of it.
+inline bool reads_kv(const KernelCall& call) {
+  return call.is<ops::Attention, ops::AttentionScores, ops::AttentionValues>() && call.in.size() > 1;
+}
+
 // The KV pool of attention.hpp: bytes [block][layer][K then V][heads][block_tokens][dim].
 struct KvPool {
   std::byte* data = nullptr;

@@ -10,6 +10,9 @@
 #include "engine/ops/add_gated.hpp"
 #include "engine/ops/add_product.hpp"
 #include "engine/ops/attention.hpp"
+#include "engine/ops/attention_scores.hpp"
+#include "engine/ops/attention_values.hpp"
+#include "engine/ops/attention_weights.hpp"
 #include "engine/ops/copy.hpp"
 #include "engine/ops/embed.hpp"
 #include "engine/ops/expert_sum.hpp"
@@ -37,7 +40,8 @@ namespace vitro {
 using Op = std::variant<  //
     ops::Embed, ops::RmsNorm, ops::Matmul, ops::Rope, ops::KvAppend, ops::Attention, ops::Glu, ops::Add, ops::Gather, ops::Route,
     ops::ExpertSum, ops::Reduce, ops::Sample, ops::Copy, ops::Select, ops::Accumulate, ops::Precompute, ops::Softmax, ops::KvStage,
-    ops::AddProduct, ops::Move, ops::InverseRms, ops::ScaleRows, ops::LayerNorm, ops::AddGated>;
+    ops::AddProduct, ops::Move, ops::InverseRms, ops::ScaleRows, ops::LayerNorm, ops::AddGated,
+    ops::AttentionScores, ops::AttentionWeights, ops::AttentionValues>;
 
 // Which of them, whatever its parameters: a key.
 enum class OpKind : std::uint8_t {};

@@ -7,6 +7,7 @@ namespace vitro::work {
 
 inline constexpr std::uint64_t kTranscendental = 8;
 inline constexpr std::uint64_t kSoftmax = kTranscendental + 3;  // maximum, difference, sum
+inline constexpr std::uint64_t kExponentials = kSoftmax - 1;     // of a softmax whose sum comes later
 inline constexpr std::uint64_t kNorm = 4;                       // square, sum, two products
 inline constexpr std::uint64_t kLayerNorm = kNorm + 3;          // and a sum, a difference, another sum
 inline constexpr std::uint64_t kAngle = 3 * kTranscendental;    // of a pair at one position: power, cosine, sine

@@ -15,6 +15,7 @@ constexpr std::uint32_t kVocab = 320, kContext = 256;
 struct Family {
   const char* architecture;
   QkNorm qk_norm;
+  bool joined = false;
 };
 
 ModelConfig shape_of(const RandomModel& model, Rng& rng, const Family& family) {
@@ -30,6 +31,7 @@ ModelConfig shape_of(const RandomModel& model, Rng& rng, const Family& family) {
   c.vocab = kVocab;
   c.context = kContext;
   c.qk_norm = family.qk_norm;
+  c.joined_qkv = c.joined_gate_up = family.joined;
   c.tied_embedding = rng.below(3) == 0;
   if (model.mixture) {
     c.experts = 8;  // as the loads that configurations state
@@ -80,8 +82,11 @@ std::vector<std::pair<std::string, GgufValue>> metadata(const ModelConfig& c, co
 void write_random_model(const RandomModel& model, const std::string& path) {
   Rng rng(mix(model.seed, {model.mixture}));
   static constexpr Family kDense[] = {{"llama", QkNorm::none}, {"qwen3", QkNorm::heads}};
+  static constexpr Family kJoined{"phi3", QkNorm::none, true};
   static constexpr Family kMixtures[] = {{"llama", QkNorm::none}, {"qwen3moe", QkNorm::heads}, {"olmoe", QkNorm::whole}};
-  const Family family = model.mixture ? kMixtures[rng.below(3)] : kDense[rng.below(2)];
+  const bool joined = !model.mixture && Rng(mix(model.seed, {2})).below(3) == 0;  // apart: others stay the models that they were
+  const Family drawn = model.mixture ? kMixtures[rng.below(3)] : kDense[rng.below(2)];
+  const Family family = joined ? kJoined : drawn;
   const ModelConfig config = shape_of(model, rng, family);
   const bool relu = rng.below(2) == 0;
   GgufWriter out(path);

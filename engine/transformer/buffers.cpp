@@ -22,12 +22,13 @@ std::set<std::string> crossing_tensors(const OperatorGraph& graph) {
   return found;
 }
 
-// Tensors that stay float32 whatever the format of activations is: what a draw takes the softmax of, values, and means of squares.
+// Tensors that stay float32 whatever the format of activations is: what a draw takes the softmax of, what
+// attention makes of scores, values, and means of squares.
 std::set<std::string> float32_tensors(const OperatorGraph& graph) {
   std::set<std::string> found;
   const auto [first, last] = boost::vertices(graph);
   for (auto id = first; id != last; ++id) {
-    if (graph[*id].is<ops::InverseRms>() || graph[*id].weight == Role::value_head) found.insert(graph[*id].output);
+    if (graph[*id].is<ops::InverseRms, ops::AttentionWeights>() || graph[*id].weight == Role::value_head) found.insert(graph[*id].output);
     if (!graph[*id].is<ops::Sample>()) continue;
     for (const OperatorId from : inputs_of(graph, *id)) found.insert(graph[from].output);
   }

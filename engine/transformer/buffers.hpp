@@ -21,7 +21,8 @@ struct BufferLimits {
 
 class Buffers {
  public:
-  // Leases everything at once, in the format `activations`; logits, which a softmax follows, and means of squares are f32. Throws
+  // Leases everything at once, in the format `activations`; logits, which a softmax follows, attention's weights and means of squares
+  // are f32. Throws
   // ConfigError when the budget is too small for it.
   Buffers(Memory& memory, const OperatorGraph& graph, const ModelConfig& config, const BufferLimits& limits, std::size_t units,
           Format activations = Format::f32);

@@ -3,18 +3,18 @@
 #include <algorithm>
 
 #include "engine/graph/operator_graph.hpp"
+#include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro {
-namespace {
 
-View reshaped(View view, std::uint32_t a, std::uint32_t b, std::uint32_t c = 0) {
-  view.shape = {a, b, c};
+View rows_of_part(View view, const Slice& part) {
+  if (part == Slice{}) return view;
+  view.offset += part.first * (view.shape[1] == 0 ? view.format.block_bytes() : row_bytes(view.format, view.shape[1], view.layout));
+  view.shape[0] = std::min(part.count, view.shape[0] - part.first);
   return view;
 }
-
-}  // namespace
 
 CallBuilder::CallBuilder(const OperatorGraph& graph, const ModelConfig& config, const WeightStore& weights, const Residency& residency,
                          const Buffers& buffers, const KvCache& kv, CallOptions options)
@@ -186,13 +186,14 @@ void CallBuilder::add_weight(const Operator& op, Role role, Slice slice, const S
   View view = (copied ? *options_.copy.residency : residency_).view(weight, expert);
   const bool vector = weight.rows == 1 && role != Role::value_head;
   if (vector) view.shape = {weight.columns, 0, 0};
-  call.in.push_back(std::move(view));
+  call.in.push_back(rows_of_part(std::move(view), op.part));
   if (copied) return;  // is there for good
   const Bytes matrix = expert * weight.matrix_bytes();
   if (op.is<ops::Matmul>()) {
     const std::uint32_t rows = vector ? weight.columns : weight.rows;
+    const std::uint32_t own = std::min(op.part.count, rows - op.part.first);
     const Bytes row = weight.matrix_bytes() / rows;
-    item.uses.push_back({&weight, matrix + slice.first * row, std::min(slice.count, rows - slice.first) * row});
+    item.uses.push_back({&weight, matrix + (op.part.first + slice.first) * row, std::min(slice.count, own - slice.first) * row});
   } else {
     item.uses.push_back({&weight, matrix, weight.matrix_bytes()});
   }
@@ -204,8 +205,6 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   const std::vector<OperatorId> inputs = inputs_of(graph_, id);
   const auto rows = static_cast<std::uint32_t>(step.rows->size());
   const auto in = [&](std::size_t i) { return input(id, inputs[i], site); };
-  const std::size_t table_of = kv_.tables() > 1 ? static_cast<std::size_t>(std::max<int>(op.layer, 0)) : 0;
-  const View table = reshaped(buffers_.view("block_table", 0, 1, table_of), rows, step.table_width);
 
   KernelCall call;
   call.op = op.op;
@@ -216,6 +215,11 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
   if (site.expert != nullptr) call.expert = static_cast<std::int16_t>(site.expert->expert);
 
   if (call.is<ops::AddProduct>()) return append_bypass(id, site, call, item);
+  if (keeps_or_reads_kv(call)) {
+    make_attention(id, site, call);
+    item.calls.push_back(std::move(call));
+    return;
+  }
   if (call.is<ops::Precompute>() && method_of(op, site) != Method::lut) return;  // another way to the same products: no tables
   std::visit(Overloaded{
                  [&](const ops::Embed&) {
@@ -281,36 +285,11 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    }
                    call.out = {reshaped(tensor(op, site, 0), rows, heads, config_.head_dim)};
                  },
-                 [&](ops::KvAppend& append) {
-                   call.in = {reshaped(in(0), rows, config_.kv_heads, config_.head_dim),
-                              reshaped(in(1), rows, config_.kv_heads, config_.head_dim), table};
-                   call.out = {kv_.pool()};
-                   append.pool_layers = kv_.pool_layers();
-                   call.slice = in_heads(slice, kv_.shape().heads);
-                 },
-                 [&](ops::KvStage& stage) {
-                   call.batch = options_.staged.staging->places();
-                   const auto blocks = static_cast<std::uint32_t>(call.batch->size());
-                   call.in = {kv_.pool(), reshaped(buffers_.view("staged_sources", 0, blocks, table_of), blocks, 1)};
-                   call.out = {options_.staged.staging->pool()};
-                   stage.pool_layers = kv_.pool_layers();
-                   call.slice = in_heads(slice, kv_.shape().heads);
-                 },
-                 [&](ops::Attention& attention) {
-                   if (options_.attention != VariantId::none) call.variant = options_.attention;
-                   const KvStaging* const own = site.unit == options_.staged.unit ? options_.staged.staging : nullptr;
-                   call.in = {reshaped(in(0), rows, config_.heads, config_.head_dim), own != nullptr ? own->pool() : kv_.pool(),
-                              own != nullptr ? reshaped(buffers_.view("staged_table", 0, 1), rows, step.table_width) : table};
-                   attention.scales_query = options_.scales_query && call.variant != variant::kLutExp;
-                   attention.pool_layers = own != nullptr ? 1 : kv_.pool_layers();
-                   call.out = {reshaped(tensor(op, site, 0), rows, config_.heads, config_.head_dim)};
-                   call.slice = in_heads(slice, kv_.shape().heads);
-                 },
                  [&](ops::Glu& glu) {
                    // Neurons are told apart by layer and expert: those beside experts, and of a first dense layer, have no numbers.
                    const Operator& gate = graph_[inputs[0]];
-                   const bool numbered = (gate.adapts ? gate.adapts : gate.weight) == Role::ffn_gate &&
-                                         (config_.experts == 0 || config_.has_experts(op.layer));
+                   const bool numbered = config_.experts == 0 || (config_.has_experts(op.layer) &&
+                                                                  (gate.adapts ? gate.adapts : gate.weight) == Role::ffn_gate);
                    glu.report_active = options_.report_active && numbered;
                    call.in = {in(0), in(1)};
                  },

@@ -54,6 +54,14 @@ struct CallOptions {
   Role rope_factors = Role::rope_factors;
 };
 
+// The same elements under other extents.
+inline View reshaped(View view, std::uint32_t a, std::uint32_t b, std::uint32_t c = 0) {
+  view.shape = {a, b, c};
+  return view;
+}
+// Rows [part.first, part.first + part.count) of a matrix, or those elements of a vector [N]. Requires: tiles are not cut.
+View rows_of_part(View view, const Slice& part);
+
 // Whether a way to carry a product out exists for weights of a format: look-ups and their layout need planes of few bits.
 bool applies(Method method, Format format);
 
@@ -65,13 +73,18 @@ struct BypassCounts {
 // Adds what the queues of a phase hold.
 void count_bypasses(const UnitQueues& queues, BypassCounts& counts);
 
-// What operators carry that only move data, and the bytes that they read and write.
+// What operators carry that only move data, and the bytes that they read and write. `scores`: those that attention's parts pass on, which
+// the whole keeps to itself.
 struct MoveCounts {
   std::uint64_t calls = 0;
   Bytes read = 0, written = 0;
+  Bytes scores_read = 0, scores_written = 0;
 };
 // Adds what the queues of a phase hold.
 void count_moves(const UnitQueues& queues, MoveCounts& counts);
+
+// Calls that make_attention() fills in.
+bool keeps_or_reads_kv(const KernelCall& call);
 
 class CallBuilder {
  public:
@@ -94,6 +107,7 @@ class CallBuilder {
   void append_call(OperatorId id, Slice slice, const Site& site, WorkItem& item) const;
   void append_bypass(OperatorId id, const Site& site, const KernelCall& call, WorkItem& item) const;
   void make_move(const Operator& op, std::uint32_t rows, KernelCall& call) const;
+  void make_attention(OperatorId id, const Site& site, KernelCall& call) const;
   std::uint32_t slice_step(const OperatorGroup& group) const;
   // A share of the KV heads as a slice of `heads` heads, which are as many for each of them.
   Slice in_heads(Slice share, std::uint32_t heads) const;

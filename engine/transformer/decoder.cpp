@@ -104,6 +104,12 @@ void check_fused(Fuse fuse, const std::vector<ComputeUnit*>& units) {
 std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
   const bool by_neuron = residency.neurons() != nullptr;
   auto bank = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
+  if (by_neuron && bank->rank(Role::ffn_gate_up) > 0) {
+    throw ConfigError(fmt::format(
+        "engine.lora.adapters: one of them adapts Gate and Up as one matrix, but engine.weights.kind: {} and engine.ffn.kind: {} compute "
+        "an FFN neuron by neuron (expected kinds that compute whole matrices, or a merged model: vitro merge)",
+        engine.weights.kind, engine.ffn.kind));
+  }
   const bool ffn = bank->rank(Role::ffn_gate) + bank->rank(Role::ffn_up) + bank->rank(Role::ffn_down) > 0;
   if (by_neuron && ffn && engine.lora.order == LoraOrder::ab_x) {
     throw ConfigError(fmt::format(

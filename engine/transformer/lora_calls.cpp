@@ -37,14 +37,14 @@ void CallBuilder::append_bypass(OperatorId id, const Site& site, const KernelCal
     }
     part.op = ops::AddProduct{pair->scale};
     if (bank.order() == LoraOrder::a_bx) {
-      part.in = {pair->b, rows_of_run(met, run, rank)};
+      part.in = {rows_of_part(pair->b, op.part), rows_of_run(met, run, rank)};
     } else {
       // Rows of B, as many as the slice has, weigh the rows of A.
-      const View product = bank.product(*op.adapts, op.layer);
+      const View product = rows_of_part(bank.product(*op.adapts, op.layer), op.part);
       KernelCall sum = part;
       sum.op = ops::Accumulate{};
       sum.slice = {};
-      View b = pair->b, into = product;
+      View b = rows_of_part(pair->b, op.part), into = product;
       b.offset += Bytes{4} * call.slice.first * b.shape[1];
       into.offset += Bytes{4} * call.slice.first * into.shape[1];
       b.shape[0] = into.shape[0] = call.slice.count;

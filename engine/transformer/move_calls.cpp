@@ -5,11 +5,30 @@
 
 namespace vitro {
 
+namespace {
+
+// One for each position that a row's query heads see.
+void count_scores(const KernelCall& call, MoveCounts& counts) {
+  if (!call.is<ops::AttentionScores, ops::AttentionWeights, ops::AttentionValues>()) return;
+  const WorkCounts work = count(call);
+  if (call.is<ops::AttentionWeights>()) {
+    counts.scores_read += work.read[static_cast<std::size_t>(Placement::dram)];
+    counts.scores_written += work.written[static_cast<std::size_t>(Placement::dram)];
+    return;
+  }
+  const std::uint64_t scores = work.macs / call.in[1].shape[2];
+  if (call.is<ops::AttentionScores>()) counts.scores_written += scores * call.out[0].format.block_bytes();
+  if (call.is<ops::AttentionValues>()) counts.scores_read += scores * call.in[0].format.block_bytes();
+}
+
+}  // namespace
+
 void count_moves(const UnitQueues& queues, MoveCounts& counts) {
   constexpr auto kDram = static_cast<std::size_t>(Placement::dram);
   for (const std::vector<WorkItem>& queue : queues) {
     for (const WorkItem& item : queue) {
       for (const KernelCall& call : item.calls) {
+        count_scores(call, counts);
         if (!call.is<ops::Move>()) continue;
         const WorkCounts work = count(call);
         ++counts.calls;
@@ -35,10 +54,11 @@ KernelCall CallBuilder::gather_of_expert(const Operator& from, const KernelCall&
   return gather;
 }
 
-// The Regions are those of the call's heads alone, so that nothing is left to be sliced.
+// The Regions are those of the call's heads or columns alone, so that nothing is left to be sliced.
 void CallBuilder::make_move(const Operator& op, std::uint32_t rows, KernelCall& call) const {
-  const HeadExtents x{rows, op.width / config_.head_dim, config_.head_dim};
-  call.regions = std::make_shared<const CopyRegions>(regions_of(op.path, x, in_heads(call.slice, x.heads)));
+  const HeadExtents x = extents_of(op, rows, config_);
+  const Slice heads = op.split == Split::rows ? call.slice : in_heads(call.slice, x.heads);
+  call.regions = std::make_shared<const CopyRegions>(regions_of(op.path, x, heads));
   call.slice = {};
 }
 

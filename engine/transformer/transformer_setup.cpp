@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "engine/ops/variants.hpp"
 #include "engine/transformer/kv_setup.hpp"
 #include "engine/transformer/model_graph.hpp"
 #include "engine/transformer/transformer.hpp"
@@ -80,7 +81,12 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       ffn_(std::move(ffn)),
       owned_graph_(std::make_shared<OperatorGraph>(
           model_graph(config_, weights, options_.products, options_.adapters,
-                      {ffn_.stage() != nullptr, placement_.stages_kv(), options_.fuse, options_.value}))),
+                      {.whole_ffns = ffn_.stage() != nullptr,
+                       .stages_kv = placement_.stages_kv(),
+                       .fuse = options_.fuse,
+                       .whole_attention = options_.attention == variant::kLutExp,
+                       .positions = options_.max_position,
+                       .value = options_.value}))),
       graph_(*owned_graph_),
       buffers_(machine.memory, graph_, config_, limits_of(config_, options_, ffn_.routed.get()), units_.size(),
                options_.activations),

@@ -2,12 +2,15 @@
 
     PYTHONPATH=python .venv/bin/python experiments/validation/geometry_time.py [--rounds 9] [--threads 1] [--prompt 256] [--json]
 
-A made Llama of 215 M parameters in q4_0, alone and with a LoRA adapter on every matrix. The three graphs run by turns. Gains are those of
-the shortest times, for other work only adds to them, and of times in the same round: median and quartiles. Tokens have to be equal. Needs
-vitro-device and the Python extension. docs/design/geometry.md has the result.
+A made Llama of 215 M parameters in q4_0, alone and with a LoRA adapter on every matrix, and a Phi-3 of its shape, which has one matrix for
+q, k and v and one for Gate and Up. The three graphs run by turns. Gains are those of the shortest times, for other work only adds to them,
+and of times in the same round: median and quartiles. The CPU time is that of the whole process, its loading included, and suffers least
+from others. Tokens have to be equal. Needs vitro-device and the Python extension. docs/design/geometry.md has the result.
 """
 import argparse
+import dataclasses
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -36,23 +39,26 @@ def experiment(model, fuse, options, adapter):
 
 
 def run(tree, folder):
+    """-> the result, and the seconds that the run spent in its own instructions"""
     file = folder / "experiment.json"
     file.write_text(json.dumps(tree))
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run([DEVICE, "run", file, "--cache", folder], stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout)
+    return json.loads(done.stdout), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
 
 
 def measure(model, options, adapter, folder):
     """-> {fuse: row}"""
-    times = {fuse: {"prefill": [], "decode": []} for fuse in FUSE}
+    times = {fuse: {"prefill": [], "decode": [], "whole run, CPU": []} for fuse in FUSE}
     moves, tokens = {}, {}
     for _ in range(options.rounds):
         for fuse in FUSE:
-            result = run(experiment(model, fuse, options, adapter), folder)
+            result, cpu = run(experiment(model, fuse, options, adapter), folder)
             metrics = result["metrics"]
             times[fuse]["prefill"].append(1 / metrics["prefill_tokens_per_s"])
             times[fuse]["decode"].append(1 / metrics["decode_tokens_per_s"])
-            moves[fuse], tokens[fuse] = metrics.get("moves", {}), result["tokens"]
+            times[fuse]["whole run, CPU"].append(cpu / (options.prompt + OUTPUTS))
+            moves[fuse], tokens[fuse] = {part: metrics.get(part, {}) for part in ("moves", "scores")}, result["tokens"]
     if any(tokens[fuse] != tokens["none"] for fuse in FUSE):
         raise SystemExit("fusion changed the tokens")
     rows = {}
@@ -81,15 +87,18 @@ def main():
         files.quantize(made, model, "q4_0")
         made.unlink()
         answer = {"base": measure(model, options, None, folder), "lora": measure(model, options, adapter, folder)}
+        make_dense(dataclasses.replace(BENCHMARK, joined=True), made)
+        files.quantize(made, model, "q4_0")
+        answer["joined"] = measure(model, options, None, folder)
     if options.json:
         print(json.dumps(answer))
         return
     for graph, rows in answer.items():
         for fuse, row in rows.items():
-            print(f"{graph} {fuse}: moves {row['moves']}")
-            for part in ("prefill", "decode"):
+            print(f"{graph} {fuse}: {row['moves']}")
+            for part in ("prefill", "decode", "whole run, CPU"):
                 low, middle, high = row[part]["gain_percent"]
-                print(f"    {part:8}{row[part]['best_ms_per_token']:9.3f} ms per token, gain over none "
+                print(f"    {part:16}{row[part]['best_ms_per_token']:9.3f} ms per token, gain over none "
                       f"{row[part]['best_gain_percent']:+.2f} %, by rounds {middle:+.2f} % ({low:+.2f} to {high:+.2f})")
 
 

@@ -38,6 +38,7 @@ class Shape:
     qk_norm: bool = False
     qk_norm_whole: bool = False
     sub_norms: bool = False
+    joined: bool = False  # q, k and v are one matrix, and so are gate and up
     tied: bool = False
     window: int = 0
     rope_base: float = 10000.0
@@ -121,7 +122,29 @@ def random_model(shape, seed):
             matrix(p + "ffn_gate.weight", ffn, shape.width)
             matrix(p + "ffn_up.weight", ffn, shape.width)
             matrix(p + "ffn_down.weight", shape.width, ffn)
+        if shape.joined:
+            _join(w, p)
     return Model(shape, w)
+
+
+def _join(w, p):
+    """The rows of one matrix behind those of another, as converters of Phi-3 leave them."""
+    for kind in ("weight", "bias"):
+        parts = [w.pop(f"{p}attn_{n}.{kind}") for n in "qkv" if f"{p}attn_{n}.{kind}" in w]
+        if parts:
+            w[f"{p}attn_qkv.{kind}"] = np.concatenate(parts)
+    w[p + "ffn_up.weight"] = np.concatenate([w.pop(p + "ffn_gate.weight"), w[p + "ffn_up.weight"]])
+
+
+def _qkv(s, w, p, h):
+    if not s.joined:
+        return [h @ w[f"{p}attn_{n}.weight"].T + w.get(f"{p}attn_{n}.bias", 0) for n in "qkv"]
+    q, kv = s.heads * s.head_dim, s.kv_heads * s.head_dim
+    return np.split(h @ w[p + "attn_qkv.weight"].T + w.get(p + "attn_qkv.bias", 0), [q, q + kv], axis=-1)
+
+
+def _gate_up(s, w, p):
+    return np.split(w[p + "ffn_up.weight"], 2) if s.joined else (w[p + "ffn_gate.weight"], w[p + "ffn_up.weight"])
 
 
 def write_gguf(model, path):
@@ -217,7 +240,7 @@ def logits(model, tokens, drop=None, longest=0, gaps=None, seen=None):
     for i in range(s.layers):
         p = f"blk.{i}."
         h = _layer_norm(s, w, p + "attn_norm", x)
-        q, k, v = (h @ w[f"{p}attn_{n}.weight"].T + w.get(f"{p}attn_{n}.bias", 0) for n in "qkv")
+        q, k, v = _qkv(s, w, p, h)
         if s.qk_norm_whole:
             q, k = _norm(q, w[p + "attn_q_norm.weight"], s.eps), _norm(k, w[p + "attn_k_norm.weight"], s.eps)
         q, k, v = (m.reshape(t, -1, s.head_dim) for m in (q, k, v))
@@ -238,11 +261,11 @@ def logits(model, tokens, drop=None, longest=0, gaps=None, seen=None):
         if s.has_experts(i):
             x = x + mixture(s, w, p, h, np.linalg.norm(attended, axis=1), drop, gaps)
         else:
-            gate, up, down = (w[f"{p}ffn_{n}.weight"] for n in ("gate", "up", "down"))
+            gate, up = _gate_up(s, w, p)
             hidden = act(s.activation, h @ gate.T) * (h @ up.T)
             if s.sub_norms:
                 hidden = _norm(hidden, w[p + "ffn_sub_norm.weight"], s.eps)
-            x = x + hidden @ down.T
+            x = x + hidden @ w[p + "ffn_down.weight"].T
     last = _layer_norm(s, w, "output_norm", x)
     return last @ w["token_embd.weight" if s.tied else "output.weight"].T + w.get("output.bias", 0)
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "engine/kernels/cpu/kv_floats.hpp"
+#include "engine/kernels/cpu/kv_runs.hpp"
 #include "engine/kernels/cpu/query_rows.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/ops/operands.hpp"
@@ -59,29 +60,6 @@ void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& ca
 
 namespace {
 
-// Of tokens, those that lie together in the pool: `skip` tokens behind the piece's first one.
-struct KvRun {
-  std::uint32_t first, skip, count;
-};
-
-// The run that token t begins, up to `end`. Pieces are the runs of so many tokens in each block.
-KvRun run_at(const KvPool& pool, std::uint32_t piece_tokens, std::uint32_t t, std::uint32_t end) {
-  const std::uint32_t inside = t % pool.block_tokens, skip = inside % piece_tokens;
-  return {t, skip, std::min({piece_tokens - skip, pool.block_tokens - inside, end - t})};
-}
-
-// Calls f(pointer to the piece, run) for all of them.
-template <class F>
-void for_each_kv_run(const KvPool& pool, std::uint32_t piece_tokens, const std::uint32_t* table, std::uint32_t which, std::uint32_t head,
-                     Range tokens, F f) {
-  for (std::uint32_t t = tokens.first; t < tokens.end();) {
-    const KvRun run = run_at(pool, piece_tokens, t, tokens.end());
-    const std::byte* block = pool.data + pool.offset(table[t / pool.block_tokens], which, head);
-    f(block + (t % pool.block_tokens - run.skip) * pool.row_bytes(which), run);
-    t += run.count;
-  }
-}
-
 // Rows of the batch that pass over keys and values together, and the tokens that all of them see, in the same blocks of the pool.
 struct QueryTile {
   std::uint32_t first, rows;
@@ -101,7 +79,7 @@ class TiledAttention {
         table_(call.in[2].as<std::uint32_t>()),
         table_row_(call.in[2].shape[1]),
         floats_(pool_, set),
-        piece_tokens_(pool_.format == Format::f16 ? pool_.block_tokens : floats_.piece_tokens()),
+        piece_tokens_(piece_tokens(pool_, floats_)),
         dim_(pool_.dim),
         heads_(elements(call.in[0]) / batch_.size() / dim_),
         group_(heads_ / pool_.heads),

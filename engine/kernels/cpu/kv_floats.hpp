@@ -43,4 +43,9 @@ class KvFloats {
   std::size_t begin_ = 0, end_ = 0;  // rows of piece_ that are unpacked
 };
 
+// Of a pool whose float16 rows are met as they are.
+inline std::uint32_t piece_tokens(const KvPool& pool, const KvFloats& floats) {
+  return pool.format == Format::f16 ? pool.block_tokens : floats.piece_tokens();
+}
+
 }  // namespace vitro::cpu

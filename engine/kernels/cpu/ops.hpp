@@ -30,6 +30,9 @@ void compute(const ops::InverseRms& op, const KernelSet& set, const KernelCall& 
 void compute(const ops::ScaleRows& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::LayerNorm& op, const KernelSet& set, const KernelCall& call);
 void compute(const ops::AddGated& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::AttentionScores& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::AttentionWeights& op, const KernelSet& set, const KernelCall& call);
+void compute(const ops::AttentionValues& op, const KernelSet& set, const KernelCall& call);
 // An accelerator's own tables: products compute their contract from x.
 inline void compute(const ops::Precompute&, const KernelSet&, const KernelCall&) {}
 inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& call) { return run_reference(call); }

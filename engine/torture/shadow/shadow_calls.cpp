@@ -14,6 +14,16 @@ bool from_a_model(const KernelCall& call, std::size_t operand) {
   return operand == 0 ? call.is<ops::Matmul, ops::Accumulate, ops::Embed>() : operand == 1 && call.is<ops::RmsNorm>();
 }
 
+// How a call reads a KV pool: keys are 0, values 1.
+struct KvReading {
+  std::uint32_t window, layers, first, end;
+};
+KvReading reading_of(const KernelCall& call) {
+  if (call.is<ops::Attention>()) return {call.get<ops::Attention>().window, call.get<ops::Attention>().pool_layers, 0, 2};
+  if (call.is<ops::AttentionScores>()) return {call.get<ops::AttentionScores>().window, call.get<ops::AttentionScores>().pool_layers, 0, 1};
+  return {call.get<ops::AttentionValues>().window, call.get<ops::AttentionValues>().pool_layers, 1, 2};
+}
+
 std::uint32_t number_in(const View& table, std::size_t at) { return table.as<std::uint32_t>()[at]; }
 
 }  // namespace
@@ -37,7 +47,7 @@ void Shadow::look(const KernelCall& call, Ticket ticket) {
       look_at_weights(call, ticket);
     } else if (i == 0 && call.is<ops::Embed>()) {
       look_at_embedding(call, ticket);
-    } else if (call.is<ops::Attention>()) {
+    } else if (reads_kv(call)) {
       look_at_attention(call, ticket);
     } else if (call.is<ops::KvStage>()) {
       continue;  // what it copies is what attention sees of it
@@ -101,11 +111,11 @@ void Shadow::look_at_bytes(const KernelCall& call, Ticket ticket, const View& vi
 void Shadow::look_at_attention(const KernelCall& call, Ticket ticket) {
   const View &view = call.in[1], &table = call.in[2];
   if (table.data() == nullptr || call.batch == nullptr) return;
-  const auto& attention = call.get<ops::Attention>();
-  const KvPool pool(view, attention.pool_layers, call.layer);
+  const KvReading reading = reading_of(call);
+  const KvPool pool(view, reading.layers, call.layer);
   std::map<std::uint32_t, Range> seen;  // by block: of its tokens
   for (std::size_t b = 0; b < call.batch->size(); ++b) {
-    const Range positions = visible((*call.batch)[b].position, attention.window);
+    const Range positions = visible((*call.batch)[b].position, reading.window);
     for (std::uint32_t at = positions.first; at < positions.end();) {
       const std::uint32_t token = at % pool.block_tokens, count = std::min(pool.block_tokens - token, positions.end() - at);
       Range& tokens = seen.try_emplace(number_in(table, b * table.shape[1] + at / pool.block_tokens), Range{token, count}).first->second;
@@ -116,7 +126,7 @@ void Shadow::look_at_attention(const KernelCall& call, Ticket ticket) {
   }
   const Range heads = sliced(call, pool.heads);
   for (const auto& [block, tokens] : seen) {
-    for (std::uint32_t which = 0; which < 2; ++which) {
+    for (std::uint32_t which = reading.first; which < reading.end; ++which) {
       for (std::uint32_t head = heads.first; head < heads.end(); ++head) {
         const Bytes begin = view.offset + pool.offset(block, which, head) + tokens.first * pool.row_bytes(which);
         look_at_bytes(call, ticket, view, begin, begin + tokens.count * pool.row_bytes(which), false);

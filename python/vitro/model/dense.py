@@ -1,4 +1,4 @@
-"""Random dense Llama models of a given shape: for measurements of speed, where no values matter but those of a real file do."""
+"""Random dense Llama and Phi-3 models of a given shape: for measurements of speed, where no values matter but those of a real file do."""
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from ..base.whole_files import in_place
 
 @dataclass(frozen=True)
 class DenseShape:
-    """A Llama with an output matrix tied to the embedding. Widths in elements."""
+    """A Llama with an output matrix tied to the embedding; `joined`: a Phi-3. Widths in elements."""
     layers: int
     width: int
     ffn: int
@@ -17,6 +17,7 @@ class DenseShape:
     kv_heads: int
     vocab: int
     context: int = 4096
+    joined: bool = False  # one matrix for q, k and v, and one for Gate and Up
 
     @property
     def kv_width(self) -> int:
@@ -34,7 +35,7 @@ BENCHMARK = DenseShape(layers=12, width=1024, ffn=4096, heads=16, kv_heads=4, vo
 def make_dense(shape: DenseShape, path: str | Path, seed: int = 1) -> None:
     """Writes the model as GGUF in float16, whole or not at all. Rows have unit gain, so that no value over- or underflows."""
     import gguf
-    writer = gguf.GGUFWriter(None, "llama")
+    writer = gguf.GGUFWriter(None, "phi3" if shape.joined else "llama")
     _write_metadata(writer, shape)
     rng = np.random.default_rng(seed)
 
@@ -49,13 +50,17 @@ def make_dense(shape: DenseShape, path: str | Path, seed: int = 1) -> None:
     for layer in range(shape.layers):
         name = f"blk.{layer}."
         ones(name + "attn_norm.weight")
-        matrix(name + "attn_q.weight", shape.width, shape.width)
-        matrix(name + "attn_k.weight", shape.kv_width, shape.width)
-        matrix(name + "attn_v.weight", shape.kv_width, shape.width)
+        if shape.joined:
+            matrix(name + "attn_qkv.weight", shape.width + 2 * shape.kv_width, shape.width)
+        else:
+            matrix(name + "attn_q.weight", shape.width, shape.width)
+            matrix(name + "attn_k.weight", shape.kv_width, shape.width)
+            matrix(name + "attn_v.weight", shape.kv_width, shape.width)
         matrix(name + "attn_output.weight", shape.width, shape.width)
         ones(name + "ffn_norm.weight")
-        matrix(name + "ffn_gate.weight", shape.ffn, shape.width)
-        matrix(name + "ffn_up.weight", shape.ffn, shape.width)
+        if not shape.joined:
+            matrix(name + "ffn_gate.weight", shape.ffn, shape.width)
+        matrix(name + "ffn_up.weight", (1 + shape.joined) * shape.ffn, shape.width)
         matrix(name + "ffn_down.weight", shape.width, shape.ffn)
     with in_place(Path(path)) as part:
         writer.write_header_to_file(part)

@@ -155,10 +155,11 @@ class Device:
     def unit_curves(self, units, batch):
         bench, model, formats = self.bench, self.model, self.formats
         width, scattered = model["width"], self.scatters
+        queries = "attn_q" if "attn_q" in formats else "attn_qkv"
         bundle = {"form": formats["ffn_bundle"], "batch": batch, "scattered": scattered}
         curves = {"gate": bench.curve(units, model["ffn"], width, variant=self.variant_for("ffn_bundle"), **bundle),
                   "down": bench.curve(units, model["ffn"], width, variant=self.variant_of_sums(units), op="accumulate", **bundle),
-                  "dense": bench.curve(units, 2 * width, width, form=formats["attn_q"], variant=self.variant_for("attn_q"), batch=batch)}
+                  "dense": bench.curve(units, 2 * width, width, form=formats[queries], variant=self.variant_for(queries), batch=batch)}
         head = "output" if "output" in formats else "token_embedding"
         curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head), batch=batch)
         attends = self.cores if self.heads_on_cores else units

@@ -9,7 +9,7 @@ namespace {
 using test::small_model;
 
 constexpr Movement kReshape{}, kHeadsFirst{HeadOrder::rows_first, HeadOrder::heads_first},
-    kRowsFirst{HeadOrder::heads_first, HeadOrder::rows_first};
+    kRowsFirst{HeadOrder::heads_first, HeadOrder::rows_first}, kSlice{.first = 32, .row = 160};
 
 std::size_t moves_in(const OperatorGraph& graph) {
   std::size_t moves = 0;
@@ -40,7 +40,8 @@ OperatorId add(OperatorGraph& graph, Op op, std::string name, std::initializer_l
 
 TEST(GeometryPass, heads_of_a_share_move_as_they_do_among_all) {
   const HeadExtents x{5, 4, 16};
-  for (const std::vector<Movement>& path : {std::vector{kHeadsFirst}, {kRowsFirst}, {kReshape, kHeadsFirst}}) {
+  for (const std::vector<Movement>& path :
+       {std::vector{kHeadsFirst}, {kRowsFirst}, {kReshape, kHeadsFirst}, {kSlice}, {kSlice, kHeadsFirst}}) {
     std::vector<std::uint32_t> whole(5 * 4 * 16), shares(whole.size());
     const auto move = [](const CopyRegions& regions, std::vector<std::uint32_t>& into) {
       for (const CopyRegion& r : regions) {
@@ -60,10 +61,32 @@ TEST(GeometryPass, heads_of_a_share_move_as_they_do_among_all) {
   }
 }
 
+// Element by element: row r of a slice begins at 32 of the source's 160 columns.
+TEST(GeometryPass, a_slice_and_what_follows_it_move_the_slice_s_elements_once) {
+  const HeadExtents x{5, 4, 16};
+  const CopyRegions regions = regions_of(std::vector{kSlice, kReshape, kHeadsFirst}, x);
+  std::size_t seen = 0;
+  for (const CopyRegion& r : regions) {
+    for (std::uint32_t i = 0; i < r.size[0]; ++i) {
+      for (std::uint32_t j = 0; j < r.size[1]; ++j) {
+        for (std::uint32_t k = 0; k < r.size[2]; ++k, ++seen) {
+          const std::uint64_t to = r.dst.at({i, j, k}), head = to / (5 * 16), row = to / 16 % 5;
+          EXPECT_EQ(r.src.at({i, j, k}), row * 160 + 32 + head * 16 + to % 16);
+        }
+      }
+    }
+  }
+  EXPECT_EQ(seen, 5u * 64);
+  Operator columns;
+  columns.split = Split::rows;
+  columns.width = 96;
+  EXPECT_EQ(extents_of(columns, 5, small_model()).heads, 96u) << "which need not be whole heads";
+}
+
 TEST(GeometryPass, the_graph_as_it_is_built_moves_each_head_three_times) {
   const OperatorGraph graph = build_graph(small_model(), {.fuse = Fuse::none});
   EXPECT_EQ(moves_in(graph), 2u * 3 * 4) << "q, k, v and the result: under other extents, heads first, rows first";
-  EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attention")).front()].name, "blk.1.q_by_row");
+  EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attention.scores")).front()].name, "blk.1.q_by_row");
   EXPECT_EQ(graph[inputs_of(graph, id_of(graph, "blk.1.attn_output")).front()].name, "blk.1.attended_heads");
 }
 

@@ -49,6 +49,25 @@ TEST(LoraPass, puts_two_narrow_products_around_each_adapted_matrix) {
   }
 }
 
+TEST(LoraPass, parts_of_one_matrix_share_the_first_of_the_two_products) {
+  ModelConfig config = small_model();
+  config.joined_qkv = true;
+  const auto first_layer = [](const Operator& product) { return product.layer == 0 && product.weight == Role::attn_qkv ? kRank : 0; };
+  const OperatorGraph graph = with_bypasses(build_graph(config), LoraOrder::a_bx, first_layer);
+  EXPECT_EQ(names_of(graph, true), (std::vector<std::string>{"blk.0.attn_q.lora_a", "blk.0.attn_q.lora_b", "blk.0.attn_k.lora_b",
+                                                             "blk.0.attn_v.lora_b"}));
+  for (OperatorId id = 0; id < boost::num_vertices(graph); ++id) {
+    const Operator& op = graph[id];
+    if (op.name == "blk.0.attn_q.lora_a") {
+      EXPECT_EQ(op.part, Slice{}) << "all of A";
+    }
+    if (op.name != "blk.0.attn_v.lora_b") continue;
+    EXPECT_EQ(op.part, (Slice{96, 32}));
+    EXPECT_EQ(graph[inputs_of(graph, id).at(kBypassInput)].name, "blk.0.attn_q.lora_a");
+    EXPECT_EQ(graph[inputs_of(graph, id).at(kAdaptedProduct)].name, "blk.0.attn_v");
+  }
+}
+
 TEST(LoraPass, the_other_order_is_one_operator_that_meets_the_input_itself) {
   const OperatorGraph graph = with_bypasses(build_graph(small_model()), LoraOrder::ab_x, second_up);
   ASSERT_EQ(names_of(graph, true), std::vector<std::string>{"blk.1.ffn_up.lora_b"});

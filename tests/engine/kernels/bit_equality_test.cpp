@@ -264,6 +264,8 @@ TEST(BitEquality, outputs_of_fixed_seeds_have_the_committed_hashes) {
       {"accumulate", "ed935097202ea5b6"}, {"kv_stage", "82a03cdff5d37f48"},   {"add_product", "c1720a3498bbc6f9"},
       {"move", "f43362e1ed8da596"},       {"inverse_rms", "f34700bade12aaf9"}, {"scale_rows", "d8c1eb59aa20ff8b"},
       {"layer_norm", "f856ca12358e9dd8"}, {"add_gated", "b451c47061924ac5"},
+      {"attention_scores", "a6228fec1cb8c7ee"},  {"attention_weights", "fb5c67ad464e2c3d"},
+      {"attention_values", "7a561e8806a19c50"},
   };
   for (const Op& op : kAllOps) {
     if (is<ops::Precompute, ops::Softmax>(op)) continue;  // no outputs, and those of the reference, whose rounding is the C library's

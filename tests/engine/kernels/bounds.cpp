@@ -241,6 +241,58 @@ class Bounds {
     }
   }
 
+  // Two roundings of the scale and the result beside the dot product's own.
+  void attention_scores() {
+    const auto& op = call_.get<ops::AttentionScores>();
+    const View& s = call_.out[0];
+    for_each_part(op.window, op.pool_layers, s, [&](const KvPool& pool, std::size_t b, std::size_t h, std::size_t group, Range tokens) {
+      const float* q = call_.in[0].as<float>() + (b * s.shape[1] + h) * pool.dim;
+      const std::vector<double> query(q, q + pool.dim);
+      for (std::uint32_t i = 0; i < tokens.count; ++i) {
+        const std::vector<double> key = kv(pool, b, 0, h / group, tokens.first + i);
+        const double size = magnitude(key, query);
+        bound_[(b * s.shape[1] + h) * s.shape[2] + i] = op.scale * (float_dot(key, query) + 3 * kUnit * size) + 1e-38;
+      }
+    });
+  }
+
+  // The difference is rounded once, and so is the reference's result.
+  void attention_weights() {
+    const View& s = call_.in[0];
+    const Range slice = sliced(call_, s.shape[1]);
+    for (std::size_t b = 0; b < call_.batch->size(); ++b) {
+      const std::uint32_t seen = visible((*call_.batch)[b].position, call_.get<ops::AttentionWeights>().window).count;
+      for (std::uint32_t h = slice.first; h < slice.end(); ++h) {
+        const std::size_t at = (b * s.shape[1] + h) * s.shape[2];
+        const float* x = s.as<float>() + at;
+        const double top = *std::max_element(x, x + seen);
+        for (std::uint32_t i = 0; i < seen; ++i) {
+          bound_[at + i] = std::exp(x[i] - top) * (kExp + std::expm1(kUnit * (top - x[i])) + kUnit) + 1e-37;
+        }
+      }
+    }
+  }
+
+  // A rounding for each value, those of the sum by lanes, the division, and the reference's result.
+  void attention_values() {
+    const auto& op = call_.get<ops::AttentionValues>();
+    const View& e = call_.in[0];
+    for_each_part(op.window, op.pool_layers, e, [&](const KvPool& pool, std::size_t b, std::size_t h, std::size_t group, Range tokens) {
+      const float* weights = e.as<float>() + (b * e.shape[1] + h) * e.shape[2];
+      std::vector<double> size(pool.dim);
+      double total = 0;
+      for (std::uint32_t i = 0; i < tokens.count; ++i) {
+        const std::vector<double> value = kv(pool, b, 1, h / group, tokens.first + i);
+        for (std::size_t d = 0; d < pool.dim; ++d) size[d] += std::abs(weights[i] * value[d]);
+        total += weights[i];
+      }
+      const double roundings = tokens.count + lane_roundings(tokens.count) + 2;
+      for (std::size_t d = 0; d < pool.dim; ++d) {
+        bound_[(b * e.shape[1] + h) * pool.dim + d] = gamma(roundings) * size[d] / total + 1e-38;
+      }
+    });
+  }
+
   void glu() {
     const std::size_t width = columns(call_.in[0]);
     for_each_run(call_, static_cast<std::uint32_t>(width), [&](Range run) {
@@ -312,6 +364,17 @@ class Bounds {
     const Bytes offset = pool.offset(block, which, static_cast<std::uint32_t>(head)) + t % pool.block_tokens * pool.row_bytes(which);
     read_kv_row(pool.format, which, pool.data + offset, pool.dim, values.data());
     return {values.begin(), values.end()};
+  }
+  // Calls f(pool, row, query head, queries of a pool's head, tokens) for what the slice has; `numbers` is [B, H, T].
+  template <class F>
+  void for_each_part(std::uint32_t window, std::uint32_t layers, const View& numbers, F f) const {
+    const KvPool pool(call_.in[1], layers, call_.layer);
+    const std::size_t group = numbers.shape[1] / pool.heads;
+    const Range slice = sliced(call_, pool.heads);
+    for (std::size_t b = 0; b < call_.batch->size(); ++b) {
+      const Range tokens = visible((*call_.batch)[b].position, window);
+      for (std::size_t h = slice.first * group; h < slice.end() * group; ++h) f(pool, b, h, group, tokens);
+    }
   }
   // A score is off by delta at most, so a probability by a factor within e^(2 delta) times the errors of exp, of the sum
   // and of the division; then the weighted sum adds one rounding per token.
@@ -405,6 +468,9 @@ std::vector<double> error_bounds(const KernelCall& call) {
                  [&](const ops::AddGated&) { bounds.add_gated(); },
                  [&](const ops::Rope&) { bounds.rope(); },
                  [&](const ops::Attention&) { bounds.attention(); },
+                 [&](const ops::AttentionScores&) { bounds.attention_scores(); },
+                 [&](const ops::AttentionWeights&) { bounds.attention_weights(); },
+                 [&](const ops::AttentionValues&) { bounds.attention_values(); },
                  [&](const ops::Glu&) { bounds.glu(); },
                  [&](const ops::Add&) { bounds.sum(1); },
                  [&](const ops::Reduce&) { bounds.sum(call.in[0].shape[0]); },

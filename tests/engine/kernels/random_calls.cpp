@@ -3,28 +3,10 @@
 #include <vector>
 
 #include "engine/quant/tiles.hpp"
-#include "tests/engine/kernels/call_kit.hpp"
+#include "tests/engine/kernels/random_attention.hpp"
 
 namespace vitro::test {
 namespace {
-
-// Never two draws among the arguments of one call: their order is the compiler's choice.
-std::uint32_t between(Rng& rng, std::uint32_t low, std::uint32_t high) {
-  return low + static_cast<std::uint32_t>(rng.below(high - low + 1));
-}
-
-Batch random_batch(Rng& rng, std::uint32_t rows, std::uint32_t positions) {
-  auto batch = std::make_shared<std::vector<SeqPos>>();
-  for (std::uint32_t b = 0; b < rows; ++b) batch->push_back({b, static_cast<std::uint32_t>(rng.below(positions))});
-  return batch;
-}
-
-void random_slice(Rng& rng, KernelCall& call, std::uint32_t n, std::uint32_t grain = 1) {
-  if (rng.below(3) == 0) return;
-  const std::uint32_t first = static_cast<std::uint32_t>(rng.below(n / grain)) * grain;
-  call.slice = {first, between(rng, 1, (n - first) / grain) * grain};
-  if (rng.below(2) == 0) call.slice.count = ~0u;
-}
 
 void random_rows(Rng& rng, KernelCall& call, std::uint32_t n) {
   if (rng.below(2) == 0) return;
@@ -53,31 +35,6 @@ Layout random_layout(Rng& rng, Format format) {
     if (can_lay(layout, format, kTileRows)) layouts.push_back(layout);
   }
   return layouts[rng.below(layouts.size())];
-}
-
-// Pool and block table for positions below 64: every sequence has blocks of its own, in a mixed order. Returns the pool's layers.
-std::uint32_t add_pool(Rng& rng, KernelCall& call, std::uint32_t kv_heads, std::uint32_t dim, View& pool, View& table,
-                       std::optional<Format> asked = std::nullopt) {
-  const std::uint32_t batch = static_cast<std::uint32_t>(call.batch->size()), tokens = 1u << rng.below(5),
-                      blocks = (64 + tokens - 1) / tokens;
-  const std::uint32_t layers = between(rng, 1, 3);
-  call.layer = static_cast<std::int16_t>(rng.below(layers));
-  const Format drawn = rng.below(2) == 0 ? Format::f16 : Format::f32, format = asked.value_or(drawn);
-  const View all = make_view({batch * blocks * layers * 2 * kv_heads, tokens, dim}, format);
-  fill(all, rng, 1);
-  pool = all;
-  pool.shape = {kv_heads, tokens, dim};
-  std::vector<std::uint32_t> ids(batch * blocks);
-  std::iota(ids.begin(), ids.end(), 0u);
-  for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[rng.below(i)]);
-  table = indices(ids, {batch, blocks, 0});
-  return layers;
-}
-
-std::vector<std::uint32_t> random_ids(Rng& rng, std::size_t n, std::uint32_t bound) {
-  std::vector<std::uint32_t> ids(n);
-  for (auto& id : ids) id = static_cast<std::uint32_t>(rng.below(bound));
-  return ids;
 }
 
 }  // namespace
@@ -109,13 +66,12 @@ KernelCall random_code_call(Rng& rng) {
 namespace {
 
 // Draws operands and parameters of a call.
-struct RandomOperands {
-  Rng& rng;
-  KernelCall& call;
+struct RandomOperands : RandomAttention {
   VariantId matmul_variant;
-  std::uint32_t rows, width;
+  std::uint32_t width;
 
   View plain(std::uint32_t r, std::uint32_t n) const { return floats(rng, {r, n, 0}, 1, 4 * rng.below(4)); }
+  using RandomAttention::operator();
   View result() const { return make_view({rows, width, 0}, Format::f32); }
 
   void operator()(ops::Embed&) const {
@@ -154,38 +110,6 @@ struct RandomOperands {
     }
     rope = {rng.below(2) == 0 ? 10000.0f : 500000.0f, dims, static_cast<RopeStyle>(rng.below(2)), rng.below(2) == 0 ? 1.0f : 0.25f};
     random_slice(rng, call, heads);
-  }
-  void operator()(ops::KvAppend& append) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    append.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    call.in = {floats(rng, {rows, kv_heads, dim}), floats(rng, {rows, kv_heads, dim}), table};
-    call.out = {pool};
-    random_slice(rng, call, kv_heads);
-  }
-  void operator()(ops::KvStage& stage) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    stage.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    call.batch = random_batch(rng, rows, pool.shape[1]);
-    call.in = {pool, indices(random_ids(rng, rows, table.shape[0] * table.shape[1]), {rows, 1, 0})};
-    call.out = {make_view({2 * kv_heads * rows, pool.shape[1], dim}, Format::f16)};
-    call.out[0].shape[0] = kv_heads;
-    random_slice(rng, call, kv_heads);
-  }
-  void operator()(ops::Attention& attention) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    attention.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    const std::uint32_t heads = kv_heads * between(rng, 1, 3);
-    call.in = {floats(rng, {rows, heads, dim}), pool, table};
-    call.out = {make_view({rows, heads, dim}, Format::f32)};
-    attention.scale = 1.0f / std::sqrt(static_cast<float>(dim));
-    attention.window = rng.below(2) == 0 ? 0 : between(rng, 1, 70);
-    random_slice(rng, call, kv_heads);
   }
   void operator()(ops::Glu& glu) const {
     call.in = {plain(rows, width), plain(rows, width)};
@@ -320,7 +244,7 @@ KernelCall random_call(Rng& rng, const Op& op, VariantId matmul_variant) {
   call.op = op;
   call.variant = variant::kFloat;
   const std::uint32_t rows = between(rng, 1, 6), width = between(rng, 1, 90);
-  std::visit(RandomOperands{rng, call, matmul_variant, rows, width}, call.op);
+  std::visit(RandomOperands{{rng, call, rows}, matmul_variant, width}, call.op);
   return call;
 }
 

@@ -89,6 +89,41 @@ TEST(ModelFamily, phimoe_has_layer_norms_biases_and_a_sparse_mixer) {
   EXPECT_NE(missing.find("rope_factors_long.weight: the tensor is missing (expected it with shape [8])"), std::string::npos) << missing;
 }
 
+TEST(ModelFamily, phi3_has_q_k_and_v_in_one_matrix_and_gate_and_up_in_another) {
+  SmallModel model;
+  model.architecture = "phi3";
+  model.config.joined_qkv = model.config.joined_gate_up = true;
+  model.extra = {{"phi3.attention.sliding_window", u32(24)}};
+  ModelConfig c = config_of(model);
+  EXPECT_EQ(c.family, "phi3");
+  EXPECT_TRUE(c.joined_qkv && c.joined_gate_up);
+  EXPECT_FALSE(c.qkv_bias);
+  EXPECT_EQ(c.window, 24u);
+  EXPECT_EQ(c.rope.style, RopeStyle::half_split);
+  model.config.qkv_bias = model.config.rope_factors_by_length = true;
+  model.extra = {{"phi3.rope.scaling.original_context_length", u32(16)}, {"phi3.rope.scaling.attn_factor", 1.25f}};
+  c = config_of(model);
+  EXPECT_TRUE(c.qkv_bias && c.rope_factors_by_length);
+  EXPECT_EQ(c.rope.attention_factor, 1.25f);
+  EXPECT_EQ(c.window, 0u);
+  model.config.joined_qkv = model.config.joined_gate_up = false;
+  c = config_of(model);
+  EXPECT_FALSE(c.joined_qkv || c.joined_gate_up) << "a file may also have them apart";
+  // Matrices that are not what the metadata asks for, and a family that does not join any.
+  model.config.joined_qkv = true;
+  model.change = [](std::vector<Weight>& weights) {
+    for (Weight& w : weights) {
+      if (w.role == Role::attn_qkv && w.layer == 1) w.rows -= 16;
+    }
+  };
+  const std::string shape = message_of([&] { config_of(model); });
+  EXPECT_NE(shape.find("blk.1.attn_qkv.weight: the tensor has shape [64, 112] (expected [64, 128])"), std::string::npos) << shape;
+  SmallModel llama;
+  llama.config.joined_qkv = true;
+  const std::string missing = message_of([&] { config_of(llama); });
+  EXPECT_NE(missing.find("blk.0.attn_q.weight: the tensor is missing"), std::string::npos) << missing;
+}
+
 TEST(ModelFamily, deepseek_begins_with_dense_layers_and_shares_experts) {
   SmallModel model = mixture("deepseek", {{"feed_forward_length", u32(160)},
                                           {"expert_feed_forward_length", u32(32)},

@@ -189,6 +189,26 @@ TEST(Contract, positions_have_to_be_inside_the_block_table_and_the_pool) {
   EXPECT_THAT(message_of(call), HasSubstr("block 1000000 is outside a pool of"));
 }
 
+TEST(Contract, parts_of_attention_need_room_for_what_each_row_sees) {
+  Rng rng(8);
+  for (const Op& op : {Op(ops::AttentionScores{}), Op(ops::AttentionWeights{}), Op(ops::AttentionValues{})}) {
+    KernelCall call = random_call(rng, op, variant::kFloat);
+    std::visit(Overloaded{[](auto& part) requires requires { part.window; } { part.window = 0; }, [](auto&) {}}, call.op);
+    call.batch = std::make_shared<std::vector<SeqPos>>(call.batch->size(), SeqPos{0, 63});
+    EXPECT_EQ(message_of(call), "accepted");
+    View& numbers = call.is<ops::AttentionScores>() ? call.out[0] : call.in[0];
+    numbers.shape[2] = 63;
+    if (call.is<ops::AttentionWeights>()) call.out = call.in;
+    EXPECT_THAT(message_of(call), HasSubstr("position 63 sees 64 positions")) << to_string(op);
+    numbers.shape[2] = 64;
+    if (call.is<ops::AttentionWeights>()) continue;
+    numbers.shape[1] += call.in[1].shape[0] > 1 ? 1 : 0;
+    if (call.in[1].shape[0] > 1) {
+      EXPECT_THAT(message_of(call), HasSubstr("leave its lease")) << to_string(op);
+    }
+  }
+}
+
 TEST(Contract, a_pool_has_a_whole_number_of_copies_of_each_head) {
   Rng rng(6);
   const KernelCall call = append_of_copies(rng, Format::f16);

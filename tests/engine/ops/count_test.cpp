@@ -59,6 +59,44 @@ TEST(Count, of_attention_with_static_keys_is_that_of_rows_that_see_them_all) {
   }
 }
 
+// What fusion saves is the traffic of scores and weights alone.
+TEST(Count, of_attentions_parts_is_that_of_the_whole_beside_what_they_pass_on) {
+  Rng rng(25);
+  for (int i = 0; i < 60; ++i) {
+    const KernelCall whole = random_call(rng, ops::Attention{}, variant::kFloat);
+    const auto& op = whole.get<ops::Attention>();
+    const std::uint32_t rows = whole.in[0].shape[0], heads = whole.in[0].shape[1], pool_heads = whole.in[1].shape[0];
+    const View numbers = make_view({rows, heads, 64}, Format::f32);
+    KernelCall scores = whole, weights = whole, values = whole;
+    scores.op = ops::AttentionScores{op.scale, op.window, op.pool_layers};
+    scores.out = {numbers};
+    weights.op = ops::AttentionWeights{op.window};
+    weights.in = weights.out = {numbers};
+    const Range slice = sliced(whole, pool_heads);
+    weights.slice = {slice.first * heads / pool_heads, slice.count * heads / pool_heads};
+    values.op = ops::AttentionValues{op.window, op.pool_layers};
+    values.in[0] = numbers;
+    WorkCounts sum;
+    for (const KernelCall* part : {&scores, &weights, &values}) {
+      check_call(*part);
+      const WorkCounts counts = count(*part);
+      sum.macs += counts.macs;
+      sum.elementwise += counts.elementwise;
+      sum.conversions += counts.conversions;
+      sum.row_runs += counts.row_runs;
+      for (std::size_t p = 0; p < kPlacements; ++p) {
+        sum.read[p] += counts.read[p];
+        sum.written[p] += counts.written[p];
+      }
+    }
+    WorkCounts expected = count(whole);
+    const Bytes passed = 2 * 4 * expected.macs / (2 * whole.in[1].shape[2]);  // twice, of a number for each key and each value
+    expected.read[0] += passed;
+    expected.written[0] += passed;
+    expect_equal_counts(sum, expected, std::to_string(i));
+  }
+}
+
 // Heads outside the slice are not counted.
 TEST(Count, of_a_norm_of_heads_is_the_tally_of_those_in_the_slice) {
   Rng rng(23);

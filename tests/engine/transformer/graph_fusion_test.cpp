@@ -1,6 +1,7 @@
 // Laws of passes over the operator graph: what is fused computes the same logits, to the bit, and moves less.
 #include <set>
 
+#include "engine/quant/kv_rows.hpp"
 #include "tests/engine/transformer/model_kit.hpp"
 
 namespace vitro {
@@ -30,13 +31,17 @@ Seen run_with(DecoderSetup setup, Fuse fuse) {
 }
 
 std::vector<DecoderSetup> models() {
-  std::vector<DecoderSetup> all(5);
+  std::vector<DecoderSetup> all(7);
   all[1].config = tiny_mixture();
   all[4].config = tiny_full_mixture();
   all[2].config.qk_norm = QkNorm::heads;
   all[2].config.sub_norms = all[2].config.qkv_bias = true;
   all[2].matrices = Format::q8_0;
   all[2].engine.products.matmul = variant::kInt8;
+  all[5].config.joined_qkv = all[5].config.joined_gate_up = all[5].config.qkv_bias = true;
+  all[6].config = all[5].config;
+  all[6].matrices = Format::f16;
+  all[6].adapters = {LoraShape{4, 8, {Role::attn_qkv, Role::ffn_gate_up, Role::ffn_down}, Format::f32}};
   all[3].adapters = {LoraShape{4, 8, {Role::attn_q, Role::attn_v, Role::attn_output}, Format::f32}};
   return all;
 }
@@ -45,6 +50,7 @@ TEST(GraphFusion, an_unfused_graph_computes_the_same_logits) {
   for (DecoderSetup setup : models()) {
     const Seen expected = run_with(setup, Fuse::all);
     EXPECT_FALSE(expected.operators.contains("move") || expected.operators.contains("inverse_rms"));
+    EXPECT_TRUE(expected.operators.contains("attention") && !expected.operators.contains("attention_scores"));
     for (const std::uint32_t threads : {1u, 3u}) {
       setup.engine.placement.threads = threads;
       const Seen none = run_with(setup, Fuse::none), geometry = run_with(setup, Fuse::geometry);
@@ -52,6 +58,9 @@ TEST(GraphFusion, an_unfused_graph_computes_the_same_logits) {
       EXPECT_EQ(geometry.logits, expected.logits);
       EXPECT_TRUE(none.operators.contains("move") && none.operators.contains("scale_rows"));
       EXPECT_TRUE(!geometry.operators.contains("move") && geometry.operators.contains("scale_rows"));
+      for (const Seen* apart : {&none, &geometry}) {
+        EXPECT_TRUE(apart->operators.contains("attention_values") && !apart->operators.contains("attention"));
+      }
       EXPECT_EQ(geometry.moves.calls, 0u);
     }
   }
@@ -64,6 +73,37 @@ TEST(GraphFusion, moves_of_the_unfused_graph_are_three_of_each_head_and_row) {
   EXPECT_EQ(none.moves.read, 4 * elements);
   EXPECT_EQ(none.moves.written, 4 * elements);
   EXPECT_EQ(none.moves.calls, 2u * 3 * setup.config.layers * 12) << "on one core, of six steps";
+}
+
+// Every number that a part leaves for the next one: a score and a weight for each head, row and position that the row sees.
+TEST(GraphFusion, attention_in_parts_passes_scores_and_weights_through_memory) {
+  DecoderSetup setup;
+  const std::uint64_t seen = 2 * (11 * 12 / 2);  // positions 0 to 10 of two sequences
+  const Seen none = run_with(setup, Fuse::none);
+  EXPECT_EQ(none.moves.scores_written, 2 * 4 * setup.config.layers * setup.config.heads * seen);
+  EXPECT_EQ(none.moves.scores_read, none.moves.scores_written);
+  EXPECT_EQ(run_with(setup, Fuse::all).moves.scores_read, 0u);
+  setup.config.window = 4;
+  const std::uint64_t fewer = 2 * (1 + 2 + 3 + 8 * 4);
+  EXPECT_EQ(run_with(setup, Fuse::geometry).moves.scores_read, 2 * 4 * setup.config.layers * setup.config.heads * fewer);
+}
+
+// However keys and values are kept, and activations with them.
+TEST(GraphFusion, attention_in_parts_has_the_logits_of_the_whole_with_every_format) {
+  for (const Format format : kKvFormats) {
+    for (const Format activations : {Format::f32, Format::f16}) {
+      DecoderSetup setup;
+      setup.config.head_dim = setup.config.rope.dims = 32;  // whole blocks of every format
+      setup.config.window = 5;
+      setup.engine.kv.format = format;
+      setup.engine.activations = activations;
+      const Seen expected = run_with(setup, Fuse::all);
+      for (const std::uint32_t threads : {1u, 3u}) {
+        setup.engine.placement.threads = threads;
+        EXPECT_EQ(run_with(setup, Fuse::none).logits, expected.logits) << to_string(format) << " " << to_string(activations);
+      }
+    }
+  }
 }
 
 TEST(GraphFusion, units_that_are_no_cores_need_the_fused_graph) {

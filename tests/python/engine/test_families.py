@@ -20,6 +20,7 @@ PHI = Shape(arch="phimoe", half_split=True, layer_norm=True, qkv_bias=True, all_
             experts_used=2, ffn=32, original_context=32, attn_factor=1.19)
 DEEPSEEK = Shape(arch="deepseek", layers=3, weights="of_all", experts=6, experts_used=2, ffn=32, plain_ffn=96, shared_count=2,
                  dense_layers=1)
+PHI3 = Shape(arch="phi3", half_split=True, joined=True, window=7)
 FAMILIES = {
     "llama": Shape(),
     "llama_tied": Shape(tied=True, kv_heads=4),
@@ -44,6 +45,9 @@ FAMILIES = {
     "olmoe_grouped": Shape(arch="olmoe", half_split=True, qk_norm_whole=True, weights="of_all", experts=8, experts_used=2, ffn=32),
     "phimoe": PHI,
     "phimoe_short_context": replace(PHI, original_context=64),
+    "phi3_window": PHI3,
+    "phi3_long": replace(PHI3, window=0, original_context=32, attn_factor=1.19, kv_heads=4),
+    "phi3_bias_no_tiles": replace(PHI3, window=0, qkv_bias=True, key_length=24, kv_heads=1),  # slices that no pass takes out
     "deepseek": DEEPSEEK,
     "deepseek_scaled": replace(DEEPSEEK, expert_scale=1.5, dense_layers=0, shared_count=1),
 }
@@ -80,7 +84,8 @@ def test_the_simulated_phone_computes_what_the_host_computes(family):
     assert vitro.run(experiment)["tokens"] == vitro.run(experiment, machine="host", overrides={"engine.threads": 1})["tokens"]
 
 
-@pytest.mark.parametrize("engine", [{"threads": 1}, {"threads": 2}, {"threads": 2, "prefill_chunk": 3}], ids=str)
+@pytest.mark.parametrize("engine", [{"threads": 1}, {"threads": 2}, {"threads": 2, "prefill_chunk": 3},
+                                    {"threads": 2, "graph": {"fuse": "none"}}], ids=str)
 def test_greedy_tokens_match_the_oracle(family, engine):
     model, path, _ = family
     expected, gap = oracle.greedy(model, "The quick", 12)

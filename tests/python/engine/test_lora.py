@@ -17,6 +17,7 @@ FAMILIES = {
     "qwen2": (Shape(arch="qwen2", half_split=True, qkv_bias=True, rope_base=1000000.0, eps=1e-6), ATTENTION + FFN),
     "qwen3": (Shape(arch="qwen3", half_split=True, qk_norm=True, key_length=24, rope_base=1000000.0, eps=1e-6), ATTENTION + FFN),
     "bitnet": (Shape(arch="bitnet", half_split=True, sub_norms=True), ATTENTION + FFN),
+    "phi3": (Shape(arch="phi3", half_split=True, joined=True, window=7), ("attn_qkv", "attn_output", "ffn_up", "ffn_down")),
     "mixtral": (Shape(experts=4, experts_used=2), ATTENTION),
 }
 

@@ -106,6 +106,47 @@ TEST(Attention, rows_that_pass_together_have_the_bits_of_rows_alone) {
   }
 }
 
+// What the parts of a call leave in `out`, whose numbers in between have room for a few more positions.
+void in_parts(ComputeFunction& function, const KernelCall& call, const View& out) {
+  const auto& op = call.get<ops::Attention>();
+  const View& q = call.in[0];
+  std::uint32_t room = 3;
+  for (const SeqPos& row : *call.batch) room = std::max(room, visible(row.position, op.window).count + 3);
+  KernelCall scores = call, weights = call, values = call;
+  scores.op = ops::AttentionScores{op.scale, op.window, op.pool_layers, op.scales_query};
+  scores.out = {make_view({q.shape[0], q.shape[1], room}, q.format)};
+  weights.op = ops::AttentionWeights{op.window};
+  weights.in = scores.out;
+  weights.out = {make_view({q.shape[0], q.shape[1], room}, Format::f32)};
+  values.op = ops::AttentionValues{op.window, op.pool_layers};
+  values.in[0] = weights.out[0];
+  values.out = {out};
+  for (const KernelCall* part : {&scores, &weights, &values}) function.execute(*part);
+}
+
+TEST(Attention, in_parts_has_the_bits_of_the_whole_with_every_format_of_keys_and_values) {
+  Rng rng(43);
+  for (const std::uint32_t window : {0u, 5u, 37u}) {
+    for (std::size_t i = 0; i < 2 * kKvFormats.size(); ++i) {
+      const Format format = kKvFormats[i % kKvFormats.size()];
+      const Shape shape{1 + static_cast<std::uint32_t>(i) % 2, i % 3 == 0 ? 1u : 3u, 32, window, i % 5 == 0 ? 48u : kBlockTokens, format};
+      KernelCall call = mixed_batch(rng, shape);
+      if (i >= kKvFormats.size()) {  // float16 numbers and scores, of scaled queries
+        call = in_halves(call, rng);
+        std::get<ops::Attention>(call.op).scales_query = true;
+      }
+      for (const KernelSet* set : kernel_sets()) {
+        ComputeFunction function({std::string(set->name)});
+        const KernelCall whole = with_own_output(call), parts = with_own_output(call);
+        function.execute(whole);
+        in_parts(function, parts, parts.out[0]);
+        EXPECT_EQ(bytes_of(whole.out[0]), bytes_of(parts.out[0])) << set->name << ", " << to_string(format) << ", window " << window
+                                                                  << ", " << i;
+      }
+    }
+  }
+}
+
 // A memory budget has no room for scores: what they take must not follow the context.
 TEST(Attention, scores_of_rows_that_pass_together_stay_within_their_room) {
   for (const std::size_t group : {1u, 3u, 7u, 32u, 64u}) {
