@@ -175,6 +175,7 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->expert_cache = *stats;
+  if (const NeuronsAheadStats* stats = decoder->residency->neurons_ahead_stats()) record->neurons_ahead = *stats;
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
   if (run->experiment.engine.fuse != Fuse::all) record->moves = decoder->transformer->move_counts();
   if (decoder->adapters != nullptr) record->bypasses = decoder->transformer->bypass_counts();
