@@ -38,8 +38,8 @@ struct Run {
     if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
     if (!options.out_dir.empty() && traced) {
       const std::string process = "vitro " + e.machine;
-      if (e.trace.format == TraceFormat::json) file = std::make_unique<PerfettoTrace>(process);
-      else file = std::make_unique<PerfettoStream>(process, options.out_dir);
+      if (e.trace.format == TraceFormat::json) file = std::make_unique<PerfettoTrace>(process, TraceLimits{.flows = e.trace.flows});
+      else file = std::make_unique<PerfettoStream>(process, options.out_dir, e.trace.flows);
       follow_window(0);
     }
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
