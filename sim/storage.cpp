@@ -241,15 +241,19 @@ void SimStorage::end_command(std::uint32_t index) {
   s_.meter.storage_ends(now);
   if (s_.power != nullptr && operation.write != nullptr) s_.power->flash_written(operation.length);
   if (s_.power != nullptr && operation.read != nullptr) s_.power->dram_written(operation.length);
-  trace_end(operation.submitted, now, operation.read != nullptr ? operation.read->from : operation.write->to, operation.write != nullptr);
+  trace_end(operation.submitted, now, operation.read, operation.write);
   IoResult result = move_bytes(operation.read, operation.write);
   if (operation.blocked != nullptr) operation.blocked->release();
   operation.done.complete(std::move(result));
 }
 
-void SimStorage::trace_end(Picoseconds submitted, Picoseconds now, const Extent& extent, bool write) {
+// One of the two.
+void SimStorage::trace_end(Picoseconds submitted, Picoseconds now, const ReadRequest* read, const WriteRequest* write) {
   if (!s_.trace.enabled()) return;
-  s_.trace.span(track_, submitted, now, write ? "write" : "read", fmt::format("{}+{}", extent.offset, extent.length));
+  const Extent& extent = read != nullptr ? read->from : write->to;
+  TracedRequest request{write != nullptr, extent.offset, extent.length};
+  if (read != nullptr) request.into = &read->into, request.into_offset = read->into_offset;
+  s_.trace.request(track_, submitted, now, request);
   s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
 }
 

@@ -89,7 +89,7 @@ class SimStorage final : public Storage {
   void issue(std::uint32_t index, Picoseconds from);
   void enter(std::uint32_t index, std::uint32_t command);
   void end_command(std::uint32_t index);
-  void trace_end(Picoseconds submitted, Picoseconds now, const Extent& extent, bool write);
+  void trace_end(Picoseconds submitted, Picoseconds now, const ReadRequest* read, const WriteRequest* write);
   IoResult move_bytes(const ReadRequest* read, const WriteRequest* write);
   const File& file(FileId id) const { return files_[static_cast<std::size_t>(id)]; }
 

@@ -35,7 +35,7 @@ void SimStorage::start_together(VectorRead& read) {
   std::optional<std::uint32_t> open;  // the group that requests are added to
   UnitId issuer{};
   const auto close = [&] {
-    if (open) issue_group(*std::exchange(open, std::nullopt));
+    if (const std::optional<std::uint32_t> number = std::exchange(open, std::nullopt)) issue_group(*number);
   };
   for (std::uint32_t i = 0; i < requests.size(); ++i) {
     const ReadRequest& request = requests[i];
@@ -92,7 +92,7 @@ void SimStorage::end_group(std::uint32_t number) {
   const Picoseconds now = s_.executor.device_now();
   s_.meter.storage_ends(now, static_cast<std::uint32_t>(group.members.size()));
   if (s_.power != nullptr) s_.power->dram_written(group.length);
-  for (const std::uint32_t i : group.members) trace_end(group.submitted, now, group.read->requests()[i].from, false);
+  for (const std::uint32_t i : group.members) trace_end(group.submitted, now, &group.read->requests()[i], nullptr);
   for (const std::uint32_t i : group.members) group.read->complete(i, move_bytes(&group.read->requests()[i], nullptr));
   free_groups_.push_back(number);
 }

@@ -180,7 +180,7 @@ void SimUnit::end_call() {
   const Picoseconds now = s_.executor.device_now();
   if (!job.on_cpu) note_call(cause_of(call));
   core_.end_trace();  // system work in the call, which comes before it in a file that is written as it goes
-  if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, to_string(call.op), describe(call));
+  if (s_.trace.enabled()) s_.trace.kernel(track_, call_began_, now, call);
   try {
     if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
     Outcome outcome = s_.function.execute(call);

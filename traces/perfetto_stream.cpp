@@ -23,12 +23,12 @@ namespace packet_field {
 constexpr std::uint32_t timestamp = 8, sequence = 10, track_event = 11, interned = 12, flags = 13, descriptor = 60;
 }
 namespace event_field {
-constexpr std::uint32_t annotations = 4, type = 9, name_iid = 10, track = 11, value = 44;
+constexpr std::uint32_t annotations = 4, type = 9, name_iid = 10, track = 11, value = 44, flows = 47, ending_flows = 48;
 }
 namespace descriptor_field {
 constexpr std::uint32_t uuid = 1, name = 2, process = 3, parent = 5, counter = 8;
 }
-enum EventType : std::uint64_t { kBegin = 1, kEnd = 2, kCounter = 4 };
+enum EventType : std::uint64_t { kBegin = 1, kEnd = 2, kInstant = 3, kCounter = 4 };
 
 // Protocol buffers' wire format: fields are added to a message's bytes.
 void add_varint(std::string& out, std::uint64_t value) {
@@ -44,11 +44,11 @@ void add(std::string& out, std::uint32_t field, std::string_view bytes) {  // a 
   add_varint(out, bytes.size());
   out += bytes;
 }
-void add(std::string& out, std::uint32_t field, double value) {
+void add_fixed(std::string& out, std::uint32_t field, std::uint64_t bits) {
   add_varint(out, std::uint64_t{field} << 3 | 1);
-  const auto bits = std::bit_cast<std::uint64_t>(value);
   for (int byte = 0; byte < 8; ++byte) out += static_cast<char>(bits >> (8 * byte));
 }
+void add(std::string& out, std::uint32_t field, double value) { add_fixed(out, field, std::bit_cast<std::uint64_t>(value)); }
 
 std::uint64_t nanoseconds(Picoseconds time) {
   VITRO_CHECK(time.count() >= 0, "a trace begins at zero");
@@ -63,8 +63,8 @@ std::string valid_text(std::string_view text) {
 
 }  // namespace
 
-PerfettoStream::PerfettoStream(std::string process, std::string folder, std::size_t decisions)
-    : process_(std::move(process)), folder_(std::move(folder)), decisions_(decisions) {}
+PerfettoStream::PerfettoStream(std::string process, std::string folder, bool flows, std::size_t decisions)
+    : TraceFile(flows), process_(std::move(process)), folder_(std::move(folder)), decisions_(decisions) {}
 
 TrackId PerfettoStream::track(std::string_view group, std::string_view name) {
   const std::scoped_lock lock(mutex_);
@@ -126,10 +126,12 @@ std::uint64_t PerfettoStream::name_id(std::string_view name, std::string& intern
   return entry->second;
 }
 
-void PerfettoStream::span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) {
+void PerfettoStream::add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail,
+                              Flows flows) {
   VITRO_CHECK(begin <= end, "a span that ends before it begins");
   const std::scoped_lock lock(mutex_);
   const Slice slice{nanoseconds(begin), nanoseconds(end)};
+  if (flows.from && !flows.ids.empty()) begin_flows(tracks_[static_cast<std::size_t>(*flows.from)], slice.begin_ns, flows.ids);
   const std::uint64_t uuid = lane_for(tracks_[static_cast<std::size_t>(track)], slice);
   std::string interned, event, body;
   add(event, event_field::type, std::uint64_t{kBegin});
@@ -141,6 +143,7 @@ void PerfettoStream::span(TrackId track, Picoseconds begin, Picoseconds end, std
     add(annotation, 6, valid_text(detail));
     add(event, event_field::annotations, annotation);
   }
+  for (const std::uint64_t flow : flows.ids) add_fixed(event, flows.from ? event_field::flows : event_field::ending_flows, flow);
   add(body, packet_field::timestamp, slice.begin_ns);
   add(body, packet_field::track_event, event);
   if (!interned.empty()) add(body, packet_field::interned, interned);
@@ -150,6 +153,20 @@ void PerfettoStream::span(TrackId track, Picoseconds begin, Picoseconds end, std
   add(event, event_field::track, uuid);
   add(body, packet_field::timestamp, slice.end_ns);
   add(body, packet_field::track_event, event);
+  packet(body);
+}
+
+// A moment within what the policy does, since a span of that has a beginning of its own.
+void PerfettoStream::begin_flows(Track& track, std::uint64_t at_ns, std::span<const std::uint64_t> flows) {
+  if (track.lanes.empty()) track.lanes.push_back({new_track(track, track.name, false), 0, {}});
+  std::string interned, event, body;
+  add(event, event_field::type, std::uint64_t{kInstant});
+  add(event, event_field::track, track.lanes.front().uuid);
+  add(event, event_field::name_iid, name_id("submit read", interned));
+  for (const std::uint64_t flow : flows) add_fixed(event, event_field::flows, flow);
+  add(body, packet_field::timestamp, at_ns);
+  add(body, packet_field::track_event, event);
+  if (!interned.empty()) add(body, packet_field::interned, interned);
   packet(body);
 }
 

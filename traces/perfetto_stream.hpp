@@ -15,21 +15,23 @@
 
 namespace vitro {
 
-// Thread-safe. Writes trace.pftrace: packets of perfetto.protos.Trace (track descriptors, slices, counters), times in whole nanoseconds,
-// rounded down. A span is two packets, a beginning and an end. Viewers sort packets by time and, where times are equal, keep the order of
-// the file; a span comes when it has ended, so after those inside it. So a span that would begin at the same nanosecond as one inside it,
-// or that overlaps another without nesting, goes to a further lane of its track.
+// Thread-safe. Writes trace.pftrace: packets of perfetto.protos.Trace (track descriptors, slices, counters, flows), times in whole
+// nanoseconds, rounded down. A span is two packets, a beginning and an end. Viewers sort packets by time and, where times are equal, keep
+// the order of the file; a span comes when it has ended, so after those inside it. So a span that would begin at the same nanosecond as
+// one inside it, or that overlaps another without nesting, goes to a further lane of its track.
 class PerfettoStream final : public TraceFile {
  public:
   // process: as for PerfettoTrace. folder: made when the first part is written. decisions: most that are kept in memory. Where a part can
   // not be written, the run goes on, nothing more is written, and finish() throws.
-  PerfettoStream(std::string process, std::string folder, std::size_t decisions = 4'000'000);
+  PerfettoStream(std::string process, std::string folder, bool flows = false, std::size_t decisions = 4'000'000);
 
   TrackId track(std::string_view group, std::string_view name) override;
-  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) override;
   void counter(TrackId track, Picoseconds at, double value) override;
   void decision(std::string_view kind, std::string_view what, std::string_view where) override;
   void finish(const std::string& folder) override;
+
+ protected:
+  void add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail, Flows flows) override;
 
  private:
   struct Slice {
@@ -46,6 +48,7 @@ class PerfettoStream final : public TraceFile {
   };
 
   std::uint64_t lane_for(Track& track, Slice slice);
+  void begin_flows(Track& steps, std::uint64_t at_ns, std::span<const std::uint64_t> flows);
   std::uint64_t new_track(const Track& track, std::string_view name, bool counts);
   std::uint64_t name_id(std::string_view name, std::string& interned);
   void packet(const std::string& body);

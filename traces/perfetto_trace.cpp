@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <numeric>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/check.hpp"
@@ -55,6 +56,11 @@ class EventWriter {
     emit(R"({{"ph":"C","pid":{},"name":{},"ts":{},"args":{{"value":{}}}}})", pid, json_text(name), microseconds(at_ps),
          nlohmann::json(value).dump());
   }
+  // Bound to the span that encloses it.
+  void flow(int pid, int tid, char phase, std::int64_t at_ps, std::uint64_t flow) {
+    emit(R"({{"ph":"{}","bp":"e","pid":{},"tid":{},"ts":{},"id":{},"cat":"read","name":"read"}})", phase, pid, tid, microseconds(at_ps),
+         flow);
+  }
   void span(int pid, int tid, std::string_view name, std::int64_t begin_ps, std::int64_t end_ps, std::string_view detail) {
     const std::string args = detail.empty() ? "" : fmt::format(R"(,"args":{{"detail":{}}})", json_text(detail));
     emit(R"({{"ph":"X","pid":{},"tid":{},"name":{},"ts":{},"dur":{}{}}})", pid, tid, json_text(name), microseconds(begin_ps),
@@ -77,7 +83,7 @@ class EventWriter {
 }  // namespace
 
 PerfettoTrace::PerfettoTrace(std::string process, TraceLimits limits)
-    : process_(std::move(process)), limits_(limits), decisions_(limits.decisions) {
+    : TraceFile(limits.flows), process_(std::move(process)), limits_(limits), decisions_(limits.decisions) {
   intern("");
 }
 
@@ -97,13 +103,16 @@ TrackId PerfettoTrace::track(std::string_view group, std::string_view name) {
   return entry->second;
 }
 
-void PerfettoTrace::span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) {
+void PerfettoTrace::add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail,
+                             Flows flows) {
   VITRO_CHECK(begin <= end, "a span that ends before it begins");
   const std::scoped_lock lock(mutex_);
   if (events_.size() >= limits_.events) {
     ++dropped_events_;
     return;
   }
+  const std::uint32_t from = flows.from ? static_cast<std::uint32_t>(*flows.from) : kNowhere;
+  for (const std::uint64_t flow : flows.ids) flow_points_.push_back({flow, events_.size(), from});
   events_.push_back({static_cast<std::uint32_t>(track), intern(name), intern(detail), begin.count(), end.count()});
 }
 
@@ -132,26 +141,27 @@ std::size_t PerfettoTrace::dropped_decisions() const {
 }
 
 // Of spans that begin together on one track the longer comes first, so that it encloses the others.
-std::vector<const PerfettoTrace::Event*> PerfettoTrace::sorted() const {
-  std::vector<const Event*> order;
-  order.reserve(events_.size());
-  for (const Event& event : events_) order.push_back(&event);
-  std::stable_sort(order.begin(), order.end(), [](const Event* a, const Event* b) {
-    if (a->begin_ps != b->begin_ps) return a->begin_ps < b->begin_ps;
-    if (a->track != b->track) return a->track < b->track;
-    return a->name != kCounter && b->name != kCounter && a->end_ps_or_value > b->end_ps_or_value;
+std::vector<std::size_t> PerfettoTrace::sorted() const {
+  std::vector<std::size_t> order(events_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {
+    const Event &a = events_[left], &b = events_[right];
+    if (a.begin_ps != b.begin_ps) return a.begin_ps < b.begin_ps;
+    if (a.track != b.track) return a.track < b.track;
+    return a.name != kCounter && b.name != kCounter && a.end_ps_or_value > b.end_ps_or_value;
   });
   return order;
 }
 
 std::string PerfettoTrace::json() const {
   const std::scoped_lock lock(mutex_);
-  const std::vector<const Event*> order = sorted();
+  const std::vector<std::size_t> order = sorted();
   std::vector<Lanes> lanes(tracks_.size());
   std::vector<std::size_t> lane_of;
   lane_of.reserve(order.size());
-  for (const Event* event : order) {
-    lane_of.push_back(event->name == kCounter ? 0 : lanes[event->track].place(event->begin_ps, event->end_ps_or_value));
+  for (const std::size_t index : order) {
+    const Event& event = events_[index];
+    lane_of.push_back(event.name == kCounter ? 0 : lanes[event.track].place(event.begin_ps, event.end_ps_or_value));
   }
 
   EventWriter out(process_, dropped_events_);
@@ -173,14 +183,20 @@ std::string PerfettoTrace::json() const {
                  fmt::format("trace cut: {} later events were dropped at the limit of {}", dropped_events_, limits_.events));
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
-    const Event& event = *order[i];
+    const Event& event = events_[order[i]];
     const Track& track = tracks_[event.track];
     const int pid = pids[track.group];
     if (event.name == kCounter) {
       out.counter(pid, track.name, event.begin_ps, std::bit_cast<double>(event.end_ps_or_value));
     } else {
-      out.span(pid, first_tid[event.track] + static_cast<int>(lane_of[i]), texts_[event.name], event.begin_ps, event.end_ps_or_value,
-               texts_[event.detail]);
+      const int own_tid = first_tid[event.track] + static_cast<int>(lane_of[i]);
+      out.span(pid, own_tid, texts_[event.name], event.begin_ps, event.end_ps_or_value, texts_[event.detail]);
+      auto point = std::ranges::lower_bound(flow_points_, order[i], {}, &FlowPoint::event);
+      for (; point != flow_points_.end() && point->event == order[i]; ++point) {
+        const bool ends = point->from == kNowhere;
+        if (!ends) out.flow(pids[tracks_[point->from].group], first_tid[point->from], 's', event.begin_ps, point->flow);
+        out.flow(pid, own_tid, ends ? 'f' : 't', event.begin_ps, point->flow);
+      }
     }
   }
   return std::move(out).finish();

@@ -15,6 +15,7 @@ namespace vitro {
 struct TraceLimits {
   std::size_t events = 4'000'000;  // spans and counter samples, 32 bytes each beside the texts, each kept once
   std::size_t decisions = 4'000'000;
+  bool flows = false;  // reads are drawn to the kernels that take what they brought; 24 bytes for each end of an arrow
 };
 
 // Thread-safe. Behind a limit new entries are counted and dropped, and what is written says so: a trace that was cut
@@ -25,7 +26,6 @@ class PerfettoTrace final : public TraceFile {
   explicit PerfettoTrace(std::string process, TraceLimits limits = {});
 
   TrackId track(std::string_view group, std::string_view name) override;
-  void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail) override;
   void counter(TrackId track, Picoseconds at, double value) override;
   void decision(std::string_view kind, std::string_view what, std::string_view where) override;
 
@@ -37,6 +37,9 @@ class PerfettoTrace final : public TraceFile {
   std::string json() const;
   std::string decisions_jsonl() const;
   void finish(const std::string& folder) override;  // trace.json and decisions.jsonl
+
+ protected:
+  void add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail, Flows flows) override;
 
  private:
   using Text = std::uint32_t;  // index into texts_: names repeat by the million
@@ -52,9 +55,15 @@ class PerfettoTrace final : public TraceFile {
     std::int64_t end_ps_or_value;  // a counter's double, bit by bit
   };
   static constexpr Text kCounter = ~Text{0};
+  static constexpr std::uint32_t kNowhere = ~0u;
+  struct FlowPoint {
+    std::uint64_t flow;
+    std::size_t event;  // its span
+    std::uint32_t from;  // the track on which it begins; kNowhere: it ends with this span
+  };
 
   Text intern(std::string_view text);
-  std::vector<const Event*> sorted() const;
+  std::vector<std::size_t> sorted() const;  // of events_
 
   const std::string process_;
   const TraceLimits limits_;
@@ -64,6 +73,7 @@ class PerfettoTrace final : public TraceFile {
   std::deque<std::string> texts_;  // a deque: the keys below point into it
   std::unordered_map<std::string_view, Text> text_ids_;
   std::deque<Event> events_;
+  std::deque<FlowPoint> flow_points_;  // by event
   DecisionLog decisions_;
   std::size_t dropped_events_ = 0;
 };

@@ -59,6 +59,7 @@ TraceConfig read_trace(Reader reader) {
   if (reader.choice("format", {"json", "perfetto"}, "json") == "perfetto") trace.format = TraceFormat::perfetto;
   trace.first_token = static_cast<std::uint32_t>(reader.integer("first_token", 1, kMost, trace.first_token));
   trace.tokens = static_cast<std::uint32_t>(reader.integer("tokens", 0, kMost, trace.tokens));
+  trace.flows = reader.boolean("flows", trace.format == TraceFormat::perfetto);
   reader.finish();
   return trace;
 }

@@ -71,6 +71,7 @@ enum class TraceFormat : std::uint8_t { json, perfetto };
 struct TraceConfig {
   TraceFormat format = TraceFormat::json;
   std::uint32_t first_token = 1, tokens = 0;  // of each request; the prompt makes the first one; 0: to the end
+  bool flows = false;                         // reads are drawn to the kernels that take what they brought
 
   // Whether the step after so many tokens is traced.
   bool holds(std::uint64_t generated) const {

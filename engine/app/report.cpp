@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/app/cache_metrics.hpp"
 namespace vitro {
 namespace {
 
@@ -121,45 +122,12 @@ Json describe(const ScalingConfig& config, const ScalingResult& result) {
   return out;
 }
 
-Json kv_flash_metrics(const KvFlashStats& stats) {
-  const double reading = to_seconds(stats.reading), stalled = std::min(to_seconds(stats.stalled), reading);
-  return {{"bytes_written", stats.written},
-          {"bytes_read", stats.read},
-          {"writes", stats.writes},
-          {"reads", stats.reads},
-          {"read_ms", reading * 1e3},
-          {"stall_ms", stalled * 1e3},
-          {"hidden_share", reading > 0 ? Json(1 - stalled / reading) : Json(nullptr)},
-          {"write_ms", to_seconds(stats.writing) * 1e3},
-          {"held_up_ms", to_seconds(stats.held_up) * 1e3}};
-}
-
 // Of the predictions, those made after `before`.
 CacheStats predicted_since(CacheStats stats, const CacheStats& before) {
   stats.predicted -= before.predicted;
   stats.predicted_firing -= before.predicted_firing;
   stats.firing -= before.firing;
   return stats;
-}
-
-// Metrics of decoding are of what came after `before`.
-Json expert_cache_metrics(const ExpertCacheStats& stats, const ExpertCacheStats& prefill, const ExpertCacheStats& before) {
-  const auto over = [](std::uint64_t part, std::uint64_t whole) { return optional_number(MoeStats::share(part, whole)); };
-  const double reading = to_seconds(stats.reading - before.reading), stalled = to_seconds(stats.stalled - before.stalled);
-  return {{"slots", stats.slots},
-          {"matrices", stats.blocks},
-          {"kept", stats.kept},
-          {"expert_bytes", stats.expert_bytes},
-          {"loads", stats.loads},
-          {"read_ahead", stats.foreseen},
-          {"read_ahead_used", over(stats.foreseen_used, stats.foreseen)},
-          {"look_ahead_recall", over(stats.named_right, stats.wanted)},
-          {"bytes_read", stats.bytes},
-          {"prefill_read_ms", to_seconds(prefill.reading) * 1e3},
-          {"prefill_stall_ms", to_seconds(prefill.stalled) * 1e3},
-          {"decode_read_ms", reading * 1e3},
-          {"decode_stall_ms", stalled * 1e3},
-          {"decode_hidden_share", reading > 0 ? Json(1 - std::min(stalled, reading) / reading) : Json(nullptr)}};
 }
 
 // What writing costs the device's life.
@@ -289,6 +257,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
     const ExpertCacheStats prefill = record.prefill_expert_cache.value_or(ExpertCacheStats{});
     metrics["expert_cache"] = expert_cache_metrics(*record.expert_cache, prefill, warm_up.expert_cache.value_or(prefill));
   }
+  if (record.neurons_ahead) metrics["neurons_ahead"] = neurons_ahead_metrics(*record.neurons_ahead);
   if (record.prefill_experts) metrics["experts"] = expert_metrics(*record.prefill_experts);
   if (g.prefill_rows > 0) metrics["prefill_parts_ms"] = parts(record.prefill_parts);
   if (record.prefill_joules) metrics["prefill_parts_j"] = parts(*record.prefill_joules);

@@ -53,6 +53,7 @@ struct RunRecord {
   std::vector<PartWindow> prefill_windows;    // of the first request's prompt
   std::optional<PartJoules> prefill_joules;  // in them; none where nothing measures energy, or there are several requests
   std::optional<MoeStats> prefill_experts;
+  std::optional<NeuronsAheadStats> neurons_ahead;                          // of the whole run
   std::optional<ExpertCacheStats> prefill_expert_cache, expert_cache;  // until the first token; of the whole run
   GenerationResult generation;             // of the last request
   std::vector<GenerationResult> requests;  // all of them, where there are several

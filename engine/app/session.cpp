@@ -39,8 +39,8 @@ struct Run {
     if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
     if (!options.out_dir.empty() && traced) {
       const std::string process = "vitro " + e.machine;
-      if (e.trace.format == TraceFormat::json) file = std::make_unique<PerfettoTrace>(process);
-      else file = std::make_unique<PerfettoStream>(process, options.out_dir);
+      if (e.trace.format == TraceFormat::json) file = std::make_unique<PerfettoTrace>(process, TraceLimits{.flows = e.trace.flows});
+      else file = std::make_unique<PerfettoStream>(process, options.out_dir, e.trace.flows);
       follow_window(0);
     }
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
@@ -184,6 +184,7 @@ Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer,
   record->totals = machine.storage.totals();
   record->stats = decoder->cache_stats();
   if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->expert_cache = *stats;
+  if (const NeuronsAheadStats* stats = decoder->residency->neurons_ahead_stats()) record->neurons_ahead = *stats;
   record->hit_rate_bound = decoder->residency->hit_rate_bound();
   if (run->experiment.engine.fuse != Fuse::all) record->moves = decoder->transformer->move_counts();
   if (decoder->adapters != nullptr) record->bypasses = decoder->transformer->bypass_counts();

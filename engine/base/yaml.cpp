@@ -2,7 +2,9 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
+#include <map>
 #include <sstream>
+#include <vector>
 
 #include "engine/base/config.hpp"
 #include "engine/base/tree_builder.hpp"
@@ -13,10 +15,11 @@ namespace {
 
 constexpr std::size_t kMaxNesting = 256;  // of brackets in one document: the parser recurses
 
-// Passes parser events on. Aliases are refused: nobody needs them here, and they are how a small file becomes a huge tree.
+// Passes parser events on. An alias is a copy of what its anchor names, and counts like what it copies: so a small file that becomes a huge
+// tree is refused before it has.
 class Builder final : public YAML::EventHandler {
  public:
-  explicit Builder(std::string_view name) : file_(std::make_shared<const std::string>(name)) {}
+  explicit Builder(std::string_view name) : file_(std::make_shared<const std::string>(name)), builder_(true) {}
 
   Node take() {
     Node node = builder_.take();
@@ -27,29 +30,50 @@ class Builder final : public YAML::EventHandler {
     if (std::exchange(started_, true)) fail_at(at(mark), "", "a second document begins here (expected one)");
   }
   void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { add(Node::null(at(mark)), mark); }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { fail_at(at(mark), "", "aliases (*name) are not supported"); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(Node::null(at(mark)), mark, anchor); }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) fail_at(at(mark), "", "an alias (*name) stands inside of what it names");
+    builder_.place_copy(found->second, at(mark));
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     const bool quoted = tag == "!";
-    if (!quoted && (value == "null" || value == "~")) return add(Node::null(at(mark)), mark);
-    add(Node::scalar(value, at(mark), quoted), mark);
+    if (!quoted && (value == "null" || value == "~")) return add(Node::null(at(mark)), mark, anchor);
+    add(Node::scalar(value, at(mark), quoted), mark, anchor);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
-    builder_.open(false, at(mark));
+  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(false, mark, anchor);
   }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
-    builder_.open(true, at(mark));
+  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(true, mark, anchor);
   }
-  void OnSequenceEnd() override { builder_.close(); }
-  void OnMapEnd() override { builder_.close(); }
+  void OnSequenceEnd() override { close(); }
+  void OnMapEnd() override { close(); }
 
  private:
   Origin at(const YAML::Mark& mark) const { return {file_, mark.line + 1}; }
 
-  void add(Node node, const YAML::Mark& mark) { builder_.place(std::move(node), at(mark)); }
+  void add(Node node, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    if (anchor != 0) anchors_[anchor] = node;
+    builder_.place(std::move(node), at(mark));
+  }
+  void open(bool is_map, const YAML::Mark& mark, YAML::anchor_t anchor) {
+    builder_.open(is_map, at(mark));
+    open_anchors_.push_back(anchor);
+  }
+  void close() {
+    const Node& closed = builder_.close();
+    const YAML::anchor_t anchor = open_anchors_.back();
+    open_anchors_.pop_back();
+    if (anchor == 0) return;
+    builder_.count_copy(closed, closed.origin());
+    anchors_[anchor] = closed;
+  }
 
   std::shared_ptr<const std::string> file_;
   TreeBuilder builder_;
+  std::map<YAML::anchor_t, Node> anchors_;       // what has ended
+  std::vector<YAML::anchor_t> open_anchors_;     // of the lists and maps that have not; 0: none
   bool started_ = false;
 };
 

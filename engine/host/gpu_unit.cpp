@@ -100,7 +100,7 @@ void GpuUnit::run(const Chain& chain, std::vector<Outcome>& outcomes) {
       Outcome outcome = function_.execute(call);
       if (outcome.index() != 0) outcomes.push_back(std::move(outcome));
     }
-    if (trace_.enabled()) trace_.span(track_, begin, executor_.now(), to_string(call.op), describe(call));
+    if (trace_.enabled()) trace_.kernel(track_, begin, executor_.now(), call);
     next += std::max<std::size_t>(done, 1);
   }
 }

@@ -88,10 +88,12 @@ void HostStorage::trace_outstanding(Picoseconds now) {
 void HostStorage::start(const ReadRequest& request, ResultSlot done, Picoseconds now) {
   std::byte* memory = request.into.data();
   VITRO_CHECK(request.into_offset + request.from.length <= request.into.size(), "a read beyond the end of its lease");
-  start(request.from, memory == nullptr ? nullptr : memory + request.into_offset, false, done, now);
+  Operation& operation = start(request.from, memory == nullptr ? nullptr : memory + request.into_offset, false, done, now);
+  operation.into = &request.into;
+  operation.into_offset = request.into_offset;
 }
 
-void HostStorage::start(Extent extent, std::byte* memory, bool write, ResultSlot done, Picoseconds now) {
+HostStorage::Operation& HostStorage::start(Extent extent, std::byte* memory, bool write, ResultSlot done, Picoseconds now) {
   VITRO_CHECK(static_cast<std::size_t>(extent.file) < files_.size(), "I/O on a file that was never opened");
   VITRO_CHECK(extent.length > 0 && extent.offset + extent.length > extent.offset, "I/O of nothing");
   Operation& operation = operations_.emplace_back();
@@ -115,6 +117,7 @@ void HostStorage::start(Extent extent, std::byte* memory, bool write, ResultSlot
   (write ? totals_.writes : totals_.reads) += 1;
   (write ? totals_.bytes_written : totals_.bytes_read) += round_up(end, kPageSize) - round_down(extent.offset, kPageSize);
   for (Piece& piece : operation.pieces) pending_.push_back(&piece);
+  return operation;
 }
 
 void HostStorage::flush() {
@@ -239,8 +242,8 @@ void HostStorage::finish(Operation& operation) {
   const Picoseconds now = executor_.now();
   activity_.storage_end(now);
   if (trace_.enabled()) {
-    trace_.span(track_, operation.submitted, now, operation.write ? "write" : "read",
-                fmt::format("{}+{}", operation.extent.offset, operation.extent.length));
+    trace_.request(track_, operation.submitted, now,
+                   {operation.write, operation.extent.offset, operation.extent.length, operation.into, operation.into_offset});
   }
   trace_outstanding(now);
   const Bytes end = operation.extent.offset + operation.extent.length;

@@ -58,6 +58,8 @@ class HostStorage final : public Storage, public Device {
     const HostFile* file = nullptr;
     Extent extent;
     bool write = false;
+    const Lease* into = nullptr;  // of a read, in the request, which lives until it is complete
+    Bytes into_offset = 0;
     ResultSlot done;
     Picoseconds submitted{0};
     std::vector<Piece> pieces;
@@ -69,7 +71,7 @@ class HostStorage final : public Storage, public Device {
 
   Result<FileId> adopt(Result<HostFile> file);
   void start(const ReadRequest& request, ResultSlot done, Picoseconds now);
-  void start(Extent extent, std::byte* memory, bool write, ResultSlot done, Picoseconds now);
+  Operation& start(Extent extent, std::byte* memory, bool write, ResultSlot done, Picoseconds now);
   void trace_outstanding(Picoseconds now);
   void pump();
   void prepare(Piece& piece);

@@ -60,7 +60,7 @@ bool HostUnit::run_call(Job& job) {
   try {
     const KernelCall& call = (*job.chain)[job.call++];
     Outcome outcome = function_.execute(call);
-    if (trace_.enabled()) trace_.span(track_, begin, executor_.now(), to_string(call.op), describe(call));
+    if (trace_.enabled()) trace_.kernel(track_, begin, executor_.now(), call);
     if (outcome.index() != 0) job.result.outcomes.push_back(std::move(outcome));
   } catch (...) {
     job.result.error = std::current_exception();

@@ -10,6 +10,17 @@ namespace vitro {
 
 enum class TrackId : std::uint32_t {};
 
+struct KernelCall;
+class Lease;
+
+// A request of storage that has ended.
+struct TracedRequest {
+  bool write = false;
+  Bytes offset = 0, length = 0;  // in the file
+  const Lease* into = nullptr;   // of a read: where its bytes are; null: nobody knows
+  Bytes into_offset = 0;
+};
+
 // Tracks have the same names on both machines: "cpu0", "npu", "flash", "dram", "policy", "cache".
 // Thread-safe on host: workers report their own spans.
 class TraceSink {
@@ -19,6 +30,11 @@ class TraceSink {
   virtual TrackId track(std::string_view group, std::string_view name) = 0;  // the same pair gives the same id
   virtual void span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail = {}) = 0;
   virtual void counter(TrackId track, Picoseconds at, double value) = 0;
+
+  // A span of a kernel call that has ended, called by its operator, and one of a request from its submission on. What the two have to do
+  // with each other, such as that a kernel reads what a request brought, is for the sink to find out.
+  virtual void kernel(TrackId track, Picoseconds begin, Picoseconds end, const KernelCall& call);
+  virtual void request(TrackId track, Picoseconds submitted, Picoseconds end, const TracedRequest& request);
 
   // The decision log: loads, evictions, placements, splits, in plan order and without times, so that two machines
   // that decided alike have equal logs. `kind` is a word, `what` the subject ("blk.3.ffn_up 128+64"), `where` a unit

@@ -15,6 +15,10 @@ namespace {
 bool in_bundles(const WeightsSetup& setup) { return setup.weights.find(Role::ffn_bundle, 0) != nullptr; }
 
 std::unique_ptr<Residency> keep_neurons(const WeightsSetup& setup, const FfnConfig& ffn, NeuronsIn in) {
+  if (setup.config.experts.neurons_ahead > 0 && (in != NeuronsIn::cache || ffn.kind == "experts" || setup.model.experts == 0)) {
+    throw ConfigError("engine.weights.experts.neurons_ahead: is of the experts of a mixture that are computed neuron by neuron behind a "
+                      "cache (expected engine.weights.kind: bundles or experts, engine.ffn.kind: clusters or dense, and a mixture)");
+  }
   return make_bundles(setup, ffn.kind == "clusters" ? ffn.clusters : every_neuron(ffn.clusters), in);
 }
 

@@ -82,6 +82,8 @@ void check_outputs(const std::string& tree) { require_outputs(experiment_of(tree
 bool follows_activations(const std::string& tree) { return experiment_of(tree).engine.ffn.kind != "dense"; }
 
 // Of any YAML file.
+std::string yaml_as_json(const std::string& text, const std::string& name) { return parse_yaml(text, name).to_json(); }
+
 std::string file_origins(const std::string& path) { return to_text(packed_tree(load_yaml(path))); }
 
 std::string run(const std::string& tree, const std::optional<std::string>& out_dir, const py::list& models, const py::object& scorer,
@@ -248,6 +250,7 @@ void bind_experiments(py::module_& m) {
   m.def("compose", &compose_text, py::arg("source"), py::arg("name"), py::arg("is_path"), py::arg("overrides"), py::arg("machine"));
   m.def("check_outputs", &check_outputs, py::arg("tree"));
   m.def("follows_activations", &follows_activations, py::arg("tree"));
+  m.def("parse_yaml", &yaml_as_json, py::arg("text"), py::arg("name"));
   m.def("file_origins", &file_origins, py::arg("path"));
   m.def("run", &run, py::arg("tree"), py::arg("out_dir"), py::arg("models") = py::list(), py::arg("scorer") = py::none(),
         py::arg("policies") = py::list());

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "hw_models/cumulative_sum.hpp"
+#include "python_compute.hpp"
 #include "served_model.hpp"
 
 namespace py = pybind11;
@@ -183,18 +184,21 @@ std::vector<hw::ParamSpec> params_of(ModelClass& type, const py::handle& rows) {
   return specs;
 }
 
+template <class Contract>
+hw::Entry<Contract> entry_of(const ModelClassPtr& type, const py::handle& row, hw::Factory<Contract> make) {
+  return {fmt::format("{}.{}", type->name, py::cast<std::string>(row["fidelity"])), py::cast<std::string>(row["description"]),
+          params_of(*type, row["parameters"]), {}, std::move(make)};
+}
+
 template <class Contract, class Model>
-hw::Entry<Contract> entry_of(const ModelClassPtr& type, const py::handle& row) {
-  return {type->name + ".flow",
-          py::cast<std::string>(row["description"]),
-          params_of(*type, row["parameters"]),
-          {},
-          [type](const hw::Site& site, const hw::Params& params) { return std::make_unique<Model>(site, params, type); }};
+hw::Factory<Contract> maker_of(const ModelClassPtr& type) {
+  return [type](const hw::Site& site, const hw::Params& params) { return std::make_unique<Model>(site, params, type); };
 }
 
 }  // namespace
 
 void bind_model_types(py::module_& m) {
+  bind_compute_types(m);
   py::class_<SeenParams>(m, "Params").def("__getitem__", &SeenParams::at);
   const auto of = [](auto member) { return [member](const SeenDramRequest& seen) { return seen.request.*member; }; };
   py::class_<SeenDramRequest>(m, "DramRequest")
@@ -219,19 +223,27 @@ void bind_model_types(py::module_& m) {
 hw::AddModels add_python_models(const py::list& models) {
   std::vector<hw::Entry<hw::DramModel>> drams;
   std::vector<hw::Entry<hw::StorageModel>> storages;
+  std::vector<hw::Entry<hw::ComputeModel>> units;
   for (const py::handle row : models) {
     auto type = std::make_shared<ModelClass>();
     type->type = py::reinterpret_borrow<py::object>(row["class"]);
     type->name = py::cast<std::string>(row["name"]);
-    if (py::cast<std::string>(row["kind"]) == "dram") {
-      drams.push_back(entry_of<hw::DramModel, PythonDram>(type, row));
+    const auto kind = py::cast<std::string>(row["kind"]);
+    if (kind == "dram") {
+      drams.push_back(entry_of<hw::DramModel>(type, row, maker_of<hw::DramModel, PythonDram>(type)));
+    } else if (kind == "storage") {
+      storages.push_back(entry_of<hw::StorageModel>(type, row, maker_of<hw::StorageModel, PythonStorage>(type)));
     } else {
-      storages.push_back(entry_of<hw::StorageModel, PythonStorage>(type, row));
+      const bool core = kind == "core";
+      units.push_back(entry_of<hw::ComputeModel>(type, row, [type, core](const hw::Site& site, const hw::Params& params) {
+        return make_python_compute(site, params, type, core);
+      }));
     }
   }
-  return [drams = std::move(drams), storages = std::move(storages)](hw::Registry& registry) {
+  return [drams = std::move(drams), storages = std::move(storages), units = std::move(units)](hw::Registry& registry) {
     for (const auto& entry : drams) registry.add(entry);
     for (const auto& entry : storages) registry.add(entry);
+    for (const auto& entry : units) registry.add(entry);
   };
 }
 

@@ -43,6 +43,13 @@ Served::Served(const hw::Params& params, ModelClassPtr type) : type_(std::move(t
   }
 }
 
+void Served::refuse(const char* method, const py::object& answer) const {
+  throw RunError(fmt::format("the device model {}: {}() returned {}, which is none of what it may (docs/guide/plugins.md)", type_->name,
+                             method, py::cast<std::string>(py::repr(answer))));
+}
+
+void Served::failed(const py::error_already_set& error) const { explain("the device model " + type_->name, error); }
+
 Picoseconds Served::answer(Picoseconds now, const py::object& request) {
   try {
     const py::object answer = held_.serve(now.count(), request);

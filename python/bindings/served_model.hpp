@@ -1,6 +1,7 @@
 // A device model whose class is Python (python_models.hpp), as C++ calls it: with the GIL held, and an exception told as ours.
 #pragma once
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <deque>
 #include <memory>
@@ -44,7 +45,25 @@ class Served {
     return answer(now, pybind11::cast(request));
   }
 
+  // What another method answers.
+  template <class T, class... Args>
+  T ask(const char* method, const Args&... args) {
+    const pybind11::gil_scoped_acquire gil;
+    try {
+      const pybind11::object answer = held_.object.attr(method)(args...);
+      try {
+        return pybind11::cast<T>(answer);
+      } catch (const pybind11::cast_error&) {
+        refuse(method, answer);
+      }
+    } catch (const pybind11::error_already_set& error) {
+      failed(error);
+    }
+  }
+
  private:
+  [[noreturn]] void refuse(const char* method, const pybind11::object& answer) const;
+  [[noreturn]] void failed(const pybind11::error_already_set& error) const;
   Picoseconds answer(Picoseconds now, const pybind11::object& request);
 
   struct Held {  // let go with the GIL held, also when the constructor ends in an exception

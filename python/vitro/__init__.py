@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from . import plot, scaling
     from .device.device import Device
-    from .device.models import DramModel, Param, StorageModel
+    from .device.models import AcceleratorModel, CoreModel, DramModel, Param, StorageModel
     from .model.files import Gptq, merge, perplexity, quantize, tokenize
     from .policy.classes import Eviction, ExpertDrift, KvKeep, LookAhead
     from .reproducing.paper import reproduce
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Loaded on first use: the command line must start at once, and a run's process needs neither pandas nor matplotlib.
 _MODULES = {"plot": ".plot", "scaling": ".scaling"}
 _NAMES = {
+    "AcceleratorModel": ".device.models", "CoreModel": ".device.models",
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
     "Eviction": ".policy.classes", "ExpertDrift": ".policy.classes", "KvKeep": ".policy.classes", "LookAhead": ".policy.classes",
     "belady": ".running.belady",
@@ -46,10 +47,10 @@ _NAMES = {
     "Study": ".study.study", "sweep": ".study.sweep", "tasks": ".study.tasks", "Recording": ".trace.recording",
     "replay_io": ".trace.recordings", "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
-__all__ = ["ConfigError", "Device", "DramModel", "Eviction", "ExpertDrift", "Gptq", "KvKeep", "LookAhead", "Param", "Recording", "Result",
-           "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady", "diff_decisions", "load_result", "load_trace", "merge",
-           "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run", "scaling", "search", "sensitivity",
-           "sweep", "tasks", "tokenize"]
+__all__ = ["AcceleratorModel", "ConfigError", "CoreModel", "Device", "DramModel", "Eviction", "ExpertDrift", "Gptq", "KvKeep", "LookAhead",
+           "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady", "diff_decisions",
+           "load_result", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run",
+           "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "engine/base/file.hpp"
+#include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
 namespace {
@@ -46,6 +47,56 @@ TEST(PerfettoTrace, names_of_processes_and_threads_do_not_depend_on_who_asked_fi
   two.span(c, Picoseconds(1), Picoseconds(2), "x", "");
   EXPECT_EQ(one.json(), two.json());
   EXPECT_EQ(events_of(one, "M").size(), 4u);
+}
+
+// A read of 4 KiB into a block of memory, and a kernel that reads it or another one.
+struct Traced {
+  Lease memory{std::make_shared<Block>(Block{.size = 8192, .id = 7})};
+  KernelCall kernel(Bytes offset) const {
+    KernelCall call;
+    call.op = ops::Matmul{};
+    View weights;
+    weights.memory = memory;
+    weights.offset = offset;
+    weights.shape = {16, 64, 0};
+    call.in = {weights};
+    return call;
+  }
+  void run(TraceFile& trace) const {
+    const TrackId steps = trace.track("policy", "steps"), flash = trace.track("storage", "flash"), cpu = trace.track("units", "cpu0");
+    trace.request(flash, Picoseconds(10'000), Picoseconds(40'000), {false, 4096, 4096, &memory, 4096});
+    trace.request(flash, Picoseconds(12'000), Picoseconds(45'000), {true, 0, 4096});
+    trace.kernel(cpu, Picoseconds(45'000), Picoseconds(50'000), kernel(0));
+    trace.kernel(cpu, Picoseconds(50'000), Picoseconds(60'000), kernel(4096));
+    trace.kernel(cpu, Picoseconds(60'000), Picoseconds(70'000), kernel(4096));
+    trace.span(steps, Picoseconds(0), Picoseconds(80'000), "decode", "");
+  }
+};
+
+TEST(PerfettoTrace, a_flow_goes_from_the_step_to_the_read_and_to_the_first_kernel_that_takes_what_it_brought) {
+  PerfettoTrace trace("t", {.flows = true}), without("t");
+  Traced().run(trace);
+  Traced().run(without);
+  EXPECT_TRUE(events_of(without, "s").empty());
+  EXPECT_EQ(events_of(without, "X"), events_of(trace, "X")) << "spans are the same";
+  const std::vector<Json> begins = events_of(trace, "s"), goes = events_of(trace, "t"), ends = events_of(trace, "f");
+  const std::vector<Json> spans = events_of(trace, "X");
+  ASSERT_EQ(begins.size(), 1u);
+  ASSERT_EQ(goes.size(), 1u);
+  ASSERT_EQ(ends.size(), 1u);
+  const auto in = [&](const Json& event) {  // the span that it is bound to
+    for (const Json& span : spans) {
+      const double at = event["ts"], begin = span["ts"], dur = span["dur"];
+      if (span["pid"] == event["pid"] && span["tid"] == event["tid"] && at >= begin && at < begin + dur) return span;
+    }
+    return Json();
+  };
+  EXPECT_EQ(in(begins[0])["name"], "decode");
+  EXPECT_EQ(in(goes[0])["args"]["detail"], "4096+4096");
+  EXPECT_EQ(in(ends[0])["name"], "matmul");
+  EXPECT_EQ(ends[0]["ts"], 0.05);
+  EXPECT_EQ(begins[0]["id"], goes[0]["id"]);
+  EXPECT_EQ(goes[0]["id"], ends[0]["id"]);
 }
 
 TEST(PerfettoTrace, spans_come_out_in_order_of_time_the_enclosing_one_first) {

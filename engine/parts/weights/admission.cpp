@@ -34,6 +34,10 @@ class Bypass final : public EvictionWrapper {
     used_.erase(block);
     EvictionWrapper::erase(block);
   }
+  void leave(std::uint32_t block) override {
+    used_.erase(block);
+    EvictionWrapper::leave(block);
+  }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
     const std::optional<std::uint32_t> found = rule_->victim(held);
     return found && used_.used_since_first_mark(*found) ? std::nullopt : found;

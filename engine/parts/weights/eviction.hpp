@@ -22,6 +22,8 @@ class Eviction {
     for (const std::uint32_t block : blocks) touch(block);
   }
   virtual void erase(std::uint32_t block) = 0;  // Requires: resident
+  // The same of a block that nobody wants after all, while the cache has room for it. A rule need not tell the two apart.
+  virtual void leave(std::uint32_t block) { erase(block); }
   // The next victim() is asked for so that this block, which is not resident, can be. For rules that compare it with what would go.
   virtual void newcomer(std::uint32_t /*block*/) {}
   // The resident block that should go for a newcomer, of those that `held` does not hold back; none when all of them are held back or

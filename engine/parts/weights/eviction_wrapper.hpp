@@ -13,6 +13,7 @@ class EvictionWrapper : public Eviction {
   void touch(std::uint32_t block) override { rule_->touch(block); }
   void touch_each(std::span<const std::uint32_t> blocks) override { rule_->touch_each(blocks); }
   void erase(std::uint32_t block) override { rule_->erase(block); }
+  void leave(std::uint32_t block) override { rule_->leave(block); }
   void newcomer(std::uint32_t block) override { rule_->newcomer(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return rule_->victim(held); }
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {

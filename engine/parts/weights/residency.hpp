@@ -50,6 +50,14 @@ struct ExpertCacheStats {
   Picoseconds reading{0}, stalled{0};                 // time with a read in flight; in which somebody waited for one
 };
 
+// What was read of experts' neurons before their router had chosen.
+struct NeuronsAheadStats {
+  std::uint64_t wanted = 0, named_right = 0;  // experts that the router chose where it had been asked ahead; of them, that were named
+  std::uint64_t blocks = 0, used = 0;         // cache blocks that were admitted ahead; that their layer then needed
+  Bytes bytes = 0, used_bytes = 0;            // read ahead; of blocks that were used
+};
+
+class NeuronLookAhead;
 class NeuronStore;
 
 class Residency {
@@ -111,6 +119,10 @@ class Residency {
   // stays could have served from DRAM; none when the policy has no such choice or was not asked to keep account.
   virtual void decode_begins() {}
   virtual std::optional<double> hit_rate_bound() const { return std::nullopt; }
+
+  // null: no neurons are read ahead of their router.
+  virtual NeuronLookAhead* neuron_look_ahead() { return nullptr; }
+  virtual const NeuronsAheadStats* neurons_ahead_stats() const { return nullptr; }
 
   // FFN neurons behind a cache, for an FFN that computes neuron by neuron; null: weights are whole matrices.
   virtual NeuronStore* neurons() { return nullptr; }

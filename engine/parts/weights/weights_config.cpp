@@ -32,6 +32,7 @@ ExpertCacheConfig read_experts(Reader reader, const std::vector<std::string>& ah
   experts.budget = static_cast<Bytes>(reader.quantity("budget", Dimension::bytes, 0));
   experts.look_ahead = reader.boolean("look_ahead", experts.look_ahead);
   experts.ahead = reader.choice("ahead", aheads, experts.ahead);
+  experts.neurons_ahead = static_cast<Bytes>(reader.quantity("neurons_ahead", Dimension::bytes, 0));
   experts.window = static_cast<std::uint32_t>(reader.integer("window", 1, 256, experts.window));
   experts.calibrated = reader.choice("popularity", {"seen", "calibrated"}, "seen") == "calibrated";
   if (experts.calibrated && eviction != "popularity") {
@@ -79,6 +80,14 @@ WeightsConfig read_weights(Reader reader, const std::vector<std::string>& kinds,
   if (weights.kind == "experts" && !weights.bundles && neurons.eviction == "window") {
     reader.fail("eviction", fmt::format("window can not be combined with {}: experts: what no token of the last ones used is counted for "
                                         "neurons (expected lru or another rule)", reader.name_of("kind")));
+  }
+  if (weights.experts.neurons_ahead > 0 && !weights.bundles) {
+    reader.fail("experts.neurons_ahead", fmt::format("can not be combined with {}: {} of whole matrices (expected a layout of bundles, as "
+                                                     "engine.policy: neuron_cluster has; whole experts have experts.look_ahead)",
+                                                     reader.name_of("kind"), weights.kind));
+  }
+  if (weights.experts.neurons_ahead > 0 && !weights.experts.look_ahead) {
+    reader.fail("experts.neurons_ahead", "can not be combined with experts.look_ahead: false (expected true)");
   }
   if (weights.experts.calibrated && (weights.kind != "experts" || weights.bundles)) {
     reader.fail("kind", fmt::format("{} can not be combined with experts.popularity: calibrated, which is of whole experts behind a cache "

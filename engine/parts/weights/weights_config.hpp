@@ -28,6 +28,7 @@ struct ExpertCacheConfig {
   Bytes budget = 0;         // of the cache; 0: what memory leaves
   bool look_ahead = true;   // the next layer's router is asked on this layer's input, and what it names is read ahead
   std::string ahead = "router";  // what is: a rule of look_ahead_rule.hpp
+  Bytes neurons_ahead = 0;   // of neurons behind a cache: most that is read ahead for a layer; 0: nothing
   std::uint32_t window = 8;  // requests in flight
   bool calibrated = false;   // its rule knows the loads of engine.ffn.experts before the first token
 };

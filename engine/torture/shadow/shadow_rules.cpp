@@ -55,6 +55,13 @@ void WatchedRule::erase(std::uint32_t block) {
   EvictionWrapper::erase(block);
 }
 
+void WatchedRule::leave(std::uint32_t block) {
+  check_known("not wanted", block);
+  known_.erase(block);
+  pinned_.erase(block);
+  EvictionWrapper::leave(block);
+}
+
 void WatchedRule::newcomer(std::uint32_t block) {
   ++shadow_.calls;
   if (known_.contains(block) || aside_.contains(block)) shadow_.found(fmt::format("block {} is to come, and is resident", block));

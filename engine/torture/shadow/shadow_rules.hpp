@@ -22,6 +22,7 @@ class WatchedRule final : public EvictionWrapper {
   void touch(std::uint32_t block) override;
   void touch_each(std::span<const std::uint32_t> blocks) override;
   void erase(std::uint32_t block) override;
+  void leave(std::uint32_t block) override;
   void newcomer(std::uint32_t block) override;
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override;
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override;

@@ -2,9 +2,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-import yaml
-
 from ..errors import ConfigError
+from . import native
 
 
 def flatten(tree, prefix=""):
@@ -39,11 +38,15 @@ def nested(flat):
     return tree
 
 
+def parse_yaml(text, name):
+    """-> what a YAML text holds, read as the engine reads experiments (docs/reference/experiment-keys.md). Raises ConfigError with `name`
+    and the line."""
+    return native.call("parse_yaml", text, name)
+
+
 def load_yaml(path):
+    """-> what a YAML file holds; it has no `include:`."""
     try:
-        return yaml.safe_load(Path(path).read_text())
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise ConfigError(f"{path}:{mark.line + 1 if mark else 1}: {getattr(error, 'problem', error)}") from None
+        return parse_yaml(Path(path).read_text(), str(path))
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: is not a text file") from None

@@ -34,6 +34,7 @@ class _Model:
 
     parameters: Mapping[str, Param] = {}
     params: Mapping[str, Any]  # set by who runs it
+    fidelity = "flow"  # or "detailed", for which a device file then asks
     _kind = ""
     _surroundings: Mapping[str, Param] = {}
 
@@ -68,13 +69,65 @@ class StorageModel(_Model):
     }
 
 
+class _Unit(_Model):
+    """What computes. A call is a Work: variant and format (contract and weights, such as "int8" and "q4_0"; empty where it has none), rows,
+    columns and depth (of a product; columns are 0 where it is none), macs, elementwise, elements, lookups, conversions, read_bytes,
+    weight_bytes (of them), written_bytes, weight_bits, group, row_runs, sequence_rows and query_heads. serve() answers for a memory that
+    answers at once: the bytes move meanwhile through the DRAM of the device, and the call ends when both are through."""
+
+    def capabilities(self) -> Mapping[str, float]:
+        """What the unit can not do, and what a graph costs, asked once after setup(): any of static_graphs, fixed_batch (True or False),
+        graph_count, graph_axis, shape_multiple, session_limit and graph_weights (bytes), build_ps, load_ps, switch_graph_ps."""
+        return {}
+
+    def prices(self, variant: str, format: str) -> bool:
+        """Whether serve() knows kernels of that contract and weight format; others are listed under `unpriced_calls` of the result."""
+        return True
+
+    def objection(self, op: str, format: str) -> str:
+        """Why the unit can not run an operator at all, such as "layernorm runs on the CPU"; empty: it can."""
+        return ""
+
+
+class AcceleratorModel(_Unit):
+    """A unit beside the cores, of the section `npu:`, `ane:` or `gpu:`."""
+
+    _kind = "accelerator"
+    _surroundings = {
+        "bandwidth": Param("bandwidth"),
+        "launch": Param("time", "0 us", "from submission to its first instruction: none unless stated"),
+        "synchronise": Param("time", "0 us", "from its last instruction to who waits: none unless stated"),
+    }
+
+
+class CoreModel(_Unit):
+    """A CPU core, of all clusters of the section `cpu:`. Work of the system interrupts it and makes a call later; that is priced with its
+    clock. Where a device gets too hot its calls take longer by as much as the clock is slower."""
+
+    _kind = "core"
+    _surroundings = {
+        "clock": Param("frequency"),
+        "core_bandwidth": Param("bandwidth"),
+        "cluster_bandwidth": Param("bandwidth"),
+        "wake_up": Param("time", "0 us", "of a thread that sleeps: none unless stated"),
+        "spin": Param("time", "0 us", "how long it polls before it sleeps: not at all unless stated"),
+        "hand_back": Param("time", "0 us", "from its last instruction to who waits: none unless stated"),
+    }
+
+
+_CLASSES = (DramModel, StorageModel, AcceleratorModel, CoreModel)
+
+
 def described(model: type) -> dict[str, Any]:
     """A class as the extension module wants it. Throws ConfigError on what is no model."""
-    if not (isinstance(model, type) and issubclass(model, (DramModel, StorageModel))):
-        raise ConfigError(f"models: {model!r} is not a device model (expected a class derived from vitro.DramModel or vitro.StorageModel)")
+    if not (isinstance(model, type) and issubclass(model, _CLASSES)):
+        bases = ", ".join(f"vitro.{each.__name__}" for each in _CLASSES)
+        raise ConfigError(f"models: {model!r} is not a device model (expected a class derived from one of: {bases})")
     name = model.__dict__.get("name", model.__name__)
     if model.serve is _Model.serve:
         raise ConfigError(f"models: {name} has no serve(self, now_ps, request)")
+    if model.fidelity not in ("flow", "detailed"):
+        raise ConfigError(f"models: {name}.fidelity is {model.fidelity!r} (expected 'flow' or 'detailed')")
     table = dict(model._surroundings) | dict(model.parameters)
     for key, param in table.items():
         if not isinstance(param, Param):
@@ -82,7 +135,8 @@ def described(model: type) -> dict[str, Any]:
     rows = [{"key": key, "dimension": param.dimension, "default": param.default or "", "source": param.source}
             for key, param in table.items()]
     summary = (model.__doc__ or f"{model._kind} model written in Python").strip().splitlines()[0]
-    return {"class": model, "name": name, "kind": model._kind, "description": summary, "parameters": rows}
+    return {"class": model, "name": name, "kind": model._kind, "fidelity": model.fidelity, "description": summary,
+            "parameters": rows}
 
 
 def attached(models: Sequence[type]) -> list[dict[str, Any]]:

@@ -10,13 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from ..base import outputs
 from ..base.attachments import packed
 from ..base.engine_keys import present_name
 from ..base.inputs import Experiment, Overrides, Progress, as_overrides
-from ..base.trees import flatten
+from ..base.trees import flatten, parse_yaml
 from ..device.device import Device
 from ..device.models import attached as attached_models
 from ..errors import ConfigError, RunError
@@ -66,8 +64,8 @@ def _changed(overrides: Sequence[str]) -> Iterator[str]:
     """Today's names of all keys that overrides set, also those within maps."""
     for text in overrides:
         key, _, value = text.partition("=")
-        with contextlib.suppress(yaml.YAMLError, TypeError):  # then the run says so
-            yield from map(present_name, flatten({key.strip(): yaml.safe_load(value)}))
+        with contextlib.suppress(ConfigError, TypeError):  # then the run says so
+            yield from map(present_name, flatten({key.strip(): parse_yaml(value, "--set")}))
 
 
 @contextlib.contextmanager
@@ -106,7 +104,9 @@ def _unforeseen(result: Result) -> str | None:
 
 def _looks_ahead(result: Result) -> bool:
     weights = ((result.get("experiment_resolved") or {}).get("engine") or {}).get("weights") or {}
-    return weights.get("kind") == "experts" and bool((weights.get("experts") or {}).get("look_ahead", True))
+    experts = weights.get("experts") or {}
+    whole = weights.get("kind") == "experts" and bool(experts.get("look_ahead", True))
+    return whole or experts.get("neurons_ahead", 0) not in (0, "0 B")
 
 
 def _write(folder: str, number: int, ends: "numpy.ndarray", blocks: "numpy.ndarray") -> None:

@@ -27,6 +27,7 @@ def case(seed, machine="virtual", device=None):
     engine |= together(random.Random(f"together {seed}"), engine)
     engine |= depth(random.Random(f"depth {seed}"), engine)
     engine |= expert_cache(random.Random(f"expert cache {seed}"), kind, engine)
+    engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), kind, engine)
     if "kv.dram_tokens" in engine:
         engine["kv.dram_tokens"] = rng.choice((0, 3, 8))
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, 14)]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
@@ -102,6 +103,15 @@ def expert_cache(rng, kind, engine):
     rules = ("lru", "step_lru", "lfu", "arc", "popularity", "none") + (() if "ffn.clusters.neurons" in engine else ("router",))
     return {"weights.kind": "experts", "weights.eviction": rng.choice(rules), "weights.admission": rng.choice(("rule", "always", "bypass")),
             "weights.experts.look_ahead": rng.random() < 0.7, "weights.experts.window": rng.choice((1, 3, 8))}
+
+
+def neurons_ahead(rng, kind, engine):
+    """Neurons of the experts that look-ahead names, where they are behind a cache."""
+    cached = kind == "mixture" and engine["ffn.kind"] != "experts" and (
+        engine["weights.kind"] == "bundles" or (engine["weights.kind"] == "experts" and "ffn.clusters.neurons" in engine))
+    if not cached or rng.random() < 0.4:
+        return {}
+    return {"weights.experts.neurons_ahead": rng.choice(("4 KiB", "64 KiB", "1 MiB")), "weights.experts.look_ahead": True}
 
 
 def resident(rng, engine):

@@ -14,7 +14,8 @@ _MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
                     ("sequence_flags", 13, "uint32", False), ("track_descriptor", 60, "TrackDescriptor", False)],
     "TrackEvent": [("debug_annotations", 4, "DebugAnnotation", True), ("type", 9, "uint32", False), ("name_iid", 10, "uint64", False),
                    ("track_uuid", 11, "uint64", False), ("name", 23, "string", False), ("counter_value", 30, "int64", False),
-                   ("double_counter_value", 44, "double", False)],
+                   ("double_counter_value", 44, "double", False), ("flow_ids", 47, "fixed64", True),
+                   ("terminating_flow_ids", 48, "fixed64", True)],
     "DebugAnnotation": [("name_iid", 1, "uint64", False), ("string_value", 6, "string", False), ("name", 10, "string", False)],
     "InternedData": [("event_names", 2, "Named", True)],
     "Named": [("iid", 1, "uint64", False), ("name", 2, "string", False)],
@@ -27,8 +28,9 @@ _BEGIN, _END, _COUNTER = 1, 2, 4
 _STATE_CLEARED = 1
 
 
-def rows(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    """-> (spans, counters) as Trace has them, by time. Raises ConfigError for a file that is none, or where `protobuf` is missing."""
+def rows(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], dict[int, list[tuple[Any, ...]]]]:
+    """-> (spans, counters, flows): as Trace has them by time, and of each flow the spans that it goes through. Raises ConfigError for a
+    file that is none, or where `protobuf` is missing."""
     trace = _decoded(path)
     tracks: dict[int, Any] = {}
     names: dict[tuple[int, int], str] = {}  # by sequence and number
@@ -49,7 +51,8 @@ def rows(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
 
 def _paired(events, places):
     spans, counters = [], []
-    open_slices: dict[int, list[tuple[int, str, str]]] = {}
+    flows: dict[int, list[tuple[Any, ...]]] = {}
+    open_slices: dict[int, list[tuple[int, str, str, list[int]]]] = {}
     for time, event, name in sorted(events, key=lambda row: row[0]):
         group, track = places.get(event.track_uuid, ("", str(event.track_uuid)))
         if event.type == _COUNTER:
@@ -57,11 +60,13 @@ def _paired(events, places):
             counters.append((group, track, time / 1e3, value))
         elif event.type == _BEGIN:
             detail = " ".join(each.string_value for each in event.debug_annotations if each.string_value)
-            open_slices.setdefault(event.track_uuid, []).append((time, name, detail))
+            open_slices.setdefault(event.track_uuid, []).append((time, name, detail, [*event.flow_ids, *event.terminating_flow_ids]))
         elif event.type == _END and open_slices.get(event.track_uuid):
-            begin, name, detail = open_slices[event.track_uuid].pop()
+            begin, name, detail, through = open_slices[event.track_uuid].pop()
             spans.append((group, track, name, begin / 1e3, (time - begin) / 1e3, detail))
-    return sorted(spans, key=lambda row: row[3]), counters
+            for flow in through:
+                flows.setdefault(flow, []).append(spans[-1])
+    return sorted(spans, key=lambda row: row[3]), counters, flows
 
 
 def _place(tracks, uuid):

@@ -1,4 +1,4 @@
-"""SQL over the spans and counters of a trace, by DuckDB."""
+"""SQL over the spans, counters and flows of a trace, by DuckDB."""
 import os
 import re
 from typing import TYPE_CHECKING
@@ -16,9 +16,10 @@ _BARE_GROUP = re.compile(r"(?<!\bwithin\s)\bgroup\b(?!\s+by\b)", re.IGNORECASE)
 def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
     """The rows that one SQL query gives.
 
-    trace: trace.json, or a run's folder. sql: over `spans` ("group", track, name, begin_us, dur_us, detail) and `counters` ("group",
-    counter, at_us, value), in microseconds from the beginning of the run. `group` is a word of SQL and stands in quotes. Queries see these
-    two tables and no file. Raises ConfigError for what DuckDB can not run, for more than one statement, and where DuckDB is not installed
+    trace: trace.json, or a run's folder. sql: over `spans` ("group", track, name, begin_us, dur_us, detail), `counters` ("group", counter,
+    at_us, value) and `flows` (flow, submitted_us, done_us, request, track, kernel, kernel_begin_us, kernel_detail; no rows without
+    `trace.flows`), in microseconds from the beginning of the run. `group` is a word of SQL and stands in quotes. Queries see these tables
+    and no file. Raises ConfigError for what DuckDB can not run, for more than one statement, and where DuckDB is not installed
     (`pip install 'vitro[sql]'`).
     """
     try:
@@ -30,6 +31,7 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
     with duckdb.connect() as connection:
         connection.register("spans", found.spans)
         connection.register("counters", found.counters)
+        connection.register("flows", found.flows)
         connection.execute("SET enable_external_access = false")
         try:
             statements = connection.extract_statements(sql)

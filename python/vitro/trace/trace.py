@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars
 
 SYSTEM_WORK = ("issue I/O", "policy", "take result", "page_fault")  # spans of a core that are no kernel
+_FLOW = ("flow", "submitted_us", "done_us", "request", "track", "kernel", "kernel_begin_us", "kernel_detail")
 STEPS = ("policy", "steps")  # group and track of the engine's steps, with layers and parts in them
 
 
@@ -28,6 +29,7 @@ class Trace:
 
     span_rows: tuple[tuple[Any, ...], ...]  # of (group, track, name, begin_us, dur_us, detail)
     counter_rows: tuple[tuple[Any, ...], ...]  # of (group, counter, at_us, value)
+    flow_rows: tuple[tuple[Any, ...], ...] = ()  # of _FLOW, where the trace has them
 
     def __repr__(self) -> str:  # a notebook prints it, and it may hold millions of rows
         return f"Trace({len(self.span_rows)} spans, {len(self.counter_rows)} counter values, {self.end_us / 1e3:.3g} ms)"
@@ -49,8 +51,16 @@ class Trace:
         """pandas.DataFrame: group, counter, at_us, value."""
         return self.to_pandas("counters")
 
+    @cached_property
+    def flows(self) -> "pandas.DataFrame":
+        """pandas.DataFrame: what became of each read, where the trace has flows (`trace.flows`): flow, submitted_us, done_us, request
+        (offset and length), and of the first kernel that took what it brought track, kernel, kernel_begin_us and kernel_detail, null where
+        none did."""
+        return self.to_pandas("flows")
+
     def to_pandas(self, table: str = "spans") -> "pandas.DataFrame":
-        """A table of its own, which may be changed. table: "spans" or "counters"; times in microseconds from the beginning of the run."""
+        """A table of its own, which may be changed. table: "spans", "counters" or "flows"; times in microseconds from the beginning of the
+        run."""
         import pandas
         rows, columns = self._table(table)
         return pandas.DataFrame(list(rows), columns=columns)
@@ -62,7 +72,8 @@ class Trace:
 
     def _table(self, table: str) -> tuple[tuple[tuple[Any, ...], ...], list[str]]:
         tables = {"spans": (self.span_rows, ["group", "track", "name", "begin_us", "dur_us", "detail"]),
-                  "counters": (self.counter_rows, ["group", "counter", "at_us", "value"])}
+                  "counters": (self.counter_rows, ["group", "counter", "at_us", "value"]),
+                  "flows": (self.flow_rows, list(_FLOW))}
         if table not in tables:
             raise ConfigError(f"table: {table!r} (expected one of: {', '.join(tables)})")
         return tables[table]
@@ -152,8 +163,8 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
     file = _inside(path, "trace.pftrace" if (Path(path) / "trace.pftrace").exists() else "trace.json")
     if file.suffix == ".pftrace":
         from . import perfetto
-        spans, counters = perfetto.rows(file)
-        return Trace(tuple(spans), tuple(counters))
+        spans, counters, flows = perfetto.rows(file)
+        return Trace(tuple(spans), tuple(counters), _flow_rows(flows))
     try:
         events = json.loads(file.read_text())
         events = events["traceEvents"] if isinstance(events, dict) else events
@@ -172,17 +183,35 @@ def _from_events(events: list[dict[str, Any]]) -> Trace:
             # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
             tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", event["args"]["name"])
     spans, counters = [], []
+    begun: dict[tuple[Any, Any, float], tuple[Any, ...]] = {}  # the innermost span that begins there
+    bound: dict[int, list[tuple[Any, Any, float]]] = {}  # by flow: pid, tid and time of the spans that it goes through
     for event in events:
         group = groups.get(event.get("pid"), "")
         if event["ph"] == "X":
             track = tracks.get((event["pid"], event["tid"]), str(event["tid"]))
             spans.append((group, track, event["name"], float(event["ts"]), float(event["dur"]), _detail(event.get("args"))))
+            begun[event["pid"], event["tid"], spans[-1][3]] = spans[-1]
+        elif event["ph"] in ("t", "f") and "id" in event:
+            bound.setdefault(event["id"], []).append((event["pid"], event["tid"], float(event["ts"])))
         elif event["ph"] == "C":
             args = event["args"]
             for key, value in args.items():
                 name = event["name"] if len(args) == 1 else f"{event['name']}.{key}"
                 counters.append((group, name, float(event["ts"]), float(value)))
-    return Trace(tuple(sorted(spans, key=lambda row: row[3])), tuple(sorted(counters, key=lambda row: row[2])))
+    flows = {flow: [begun[at] for at in places if at in begun] for flow, places in bound.items()}
+    return Trace(tuple(sorted(spans, key=lambda row: row[3])), tuple(sorted(counters, key=lambda row: row[2])), _flow_rows(flows))
+
+
+def _flow_rows(flows: dict[int, list[tuple[Any, ...]]]) -> tuple[tuple[Any, ...], ...]:
+    """flows: of each the spans that it goes through: a request, and a kernel if there was one."""
+    rows = []
+    for flow, spans in flows.items():
+        request = next((span for span in spans if span[0] == "storage"), None)
+        kernel = next((span for span in spans if span[0] == "units"), None)
+        if request is not None:
+            taken = (kernel[1], kernel[2], kernel[3], kernel[5]) if kernel is not None else (None,) * 4
+            rows.append((flow, request[3], request[3] + request[4], request[5], *taken))
+    return tuple(sorted(rows, key=lambda row: row[1]))
 
 
 def _detail(args: dict[str, Any] | None) -> str:

@@ -3,7 +3,7 @@ import random
 
 from cells import DEVICE, MODELS
 from vitro.base.trees import nested
-from vitro.torture.draw import SCHEMES, WORDS, activations, coded, kv, kv_place, methods, numerics, parts, resident, staged
+from vitro.torture.draw import SCHEMES, WORDS, activations, coded, kv, kv_place, methods, neurons_ahead, numerics, parts, resident, staged
 
 SPARE = "cpu7"
 ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
@@ -23,6 +23,7 @@ def draw(seed, loads):
     engine = shared | parts(rng, model, machine, loads) | kv_place(rng) | methods(rng)
     engine |= staged(random.Random(f"staged {seed}"), engine) | resident(random.Random(f"resident {seed}"), engine)
     engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
+    engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), model, engine)
     engine |= _on_cores(random.Random(f"on cores {seed}"), engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     lora = _lora(rng, engine, workload)
@@ -39,7 +40,7 @@ def _oracle(tree, shared, engine):
     and values: theirs is the same placement with a core in place of the accelerator."""
     oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | shared)}
     if "ffn.clusters.neurons" in engine or "placement.kv" in engine:
-        own = {key: value for key, value in engine.items() if key not in KV_PLACE}
+        own = {key: value for key, value in engine.items() if key not in (*KV_PLACE, "weights.experts.neurons_ahead")}
         spare = {"placement.unit": SPARE, "placement.graph_units": [SPARE]}
         own |= {key: value for key, value in spare.items() if key in own}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}

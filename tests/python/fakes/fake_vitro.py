@@ -52,6 +52,10 @@ def _resolved(source, name, is_path, overrides):
     return tree, {"machine": "sim", "memory": {}, "engine": {"policy": "dense"}} | tree
 
 
+def parse_yaml(text, name):
+    return json.dumps(yaml.safe_load(text))
+
+
 def file_origins(path):
     return json.dumps(_placed(yaml.compose(Path(path).read_text()), path))
 

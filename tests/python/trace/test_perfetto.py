@@ -31,6 +31,26 @@ def test_both_formats_hold_the_same_events(native, tmp_path):
     assert (tmp_path / "perfetto/decisions.jsonl").read_bytes() == (tmp_path / "json/decisions.jsonl").read_bytes()
 
 
+@pytest.mark.parametrize("machine", ["sim", "host"])
+@pytest.mark.parametrize("form", ["json", "perfetto"])
+def test_a_flow_leads_from_each_read_to_the_kernel_that_took_what_it_brought(native, tmp_path, form, machine):
+    without, plain = traced(tmp_path / "without", format=form, flows=False)
+    changes = CHANGES | {"machine": machine, "trace.format": form, "trace.flows": True}
+    result = vitro.run(QUICKSTART, overrides=changes, out=tmp_path / "with")
+    trace = load_trace(tmp_path / "with")
+    if machine == "sim":
+        assert result.data["event_hash"] == without.data["event_hash"] and trace.span_rows == plain.span_rows
+    assert plain.flow_rows == () and list(plain.flows.columns) == list(trace.flows.columns)
+    flows = trace.flows
+    reads = [row for row in trace.span_rows if row[:3] == ("storage", "flash", "read")]
+    assert len(flows) == len(reads) > 100 and sorted(flows["request"]) == sorted(row[5] for row in reads)
+    taken = flows[flows["kernel"].notna()]
+    assert (flows["done_us"] > flows["submitted_us"]).all() and (taken["kernel_begin_us"] >= taken["done_us"] - 1e-3).all()
+    assert len(taken) > 0.9 * len(flows), "what is loaded before the first token is whole, and all of it is read"
+    kernels = {(row[1], row[2], row[3], row[5]) for row in trace.span_rows if row[0] == "units"}
+    assert set(taken[["track", "kernel", "kernel_begin_us", "kernel_detail"]].itertuples(index=False, name=None)) <= kernels
+
+
 @pytest.mark.parametrize("form", ["json", "perfetto"])
 def test_a_window_holds_its_tokens_alone_and_changes_nothing(native, tmp_path, form):
     whole, everything = traced(tmp_path / "whole")

@@ -19,6 +19,17 @@ def test_spans_and_counters_are_tables(folder):
     assert query(folder, "SELECT max(value) FROM counters").to_numpy().tolist() == [[14]]
 
 
+def test_flows_are_a_table_that_is_empty_where_a_trace_has_none(tmp_path, folder):
+    assert query(folder, "SELECT count(*), max(kernel) FROM flows").iloc[0, 0] == 0
+    storage = [{"ph": "M", "pid": 2, "tid": 0, "name": "process_name", "args": {"name": "vitro sim: storage"}},
+               {"ph": "X", "pid": 2, "tid": 1, "name": "read", "ts": 5, "dur": 8, "args": {"detail": "0+4096"}}]
+    bound = [{"ph": phase, "pid": pid, "tid": 1, "ts": at, "id": 7, "bp": "e", "cat": "read", "name": "read"}
+             for phase, pid, at in (("s", 1, 5), ("t", 2, 5), ("f", 1, 30))]
+    perfetto(tmp_path, [span(1, 0, 10), span(1, 30, 10, "attention"), *storage, *bound])
+    rows = query(tmp_path, "SELECT flow, request, kernel, track, kernel_begin_us - done_us AS us FROM flows")
+    assert rows.to_numpy().tolist() == [[7, "0+4096", "attention", "cpu0", 17]]
+
+
 def test_the_command_prints_a_table_or_json(fake, folder):
     answer = fake("trace", "query", folder, "SELECT name, count(*) AS n FROM spans GROUP BY name ORDER BY n DESC")
     assert answer.code == 0 and [line.split() for line in answer.out.splitlines()[1:3]] == [["name", "n"], ["matmul", "blk.0", "2"]]

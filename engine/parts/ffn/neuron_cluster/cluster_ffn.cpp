@@ -76,6 +76,7 @@ void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t s
 Task<void> ClusterFfn::settle() {
   const bool dropped = !ahead_.empty();  // the step failed before it came to a layer that was read ahead, which has slots
   co_await pipeline_.settle();
+  if (options_.look_ahead != nullptr) co_await options_.look_ahead->settle();
   ahead_.clear();
   if (hot_) co_await hot_->settle();
   if (!std::exchange(failed_, false) && !dropped && !(hot_ && hot_->failed())) co_return;
@@ -148,6 +149,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   VITRO_CHECK(rows <= options_.max_rows, "a step beyond its limits");
   step->every_neuron = dense(rows, step->groups.size());
   step->partials = most_partials(rows);
+  if (hot_ && options_.look_ahead != nullptr) co_await options_.look_ahead->arrive_all();  // any block may become hot now
   choose_hot(*step);
   if (options_.adapters) co_await adapt_inputs(step.get());
 
@@ -157,6 +159,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   }
   scope.spawn(run_cold(step.get(), rows, read_ahead));
   co_await scope.join();
+  if (options_.look_ahead != nullptr) options_.look_ahead->begin();
   if (options_.adapters) co_await adapt_hidden(step.get());
   co_await reduce(step.get());
   if (hot_) hot_->release(layer);
@@ -167,6 +170,12 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   if (!planned) {
     const std::vector<IndexList> neurons = co_await cold_neurons(step);
     plan(*step, neurons, rows);
+    if (options_.look_ahead != nullptr) {
+      if (!step->every_neuron) {
+        for (std::size_t g = 0; g < neurons.size(); ++g) options_.look_ahead->names(step->layer, step->groups[g].expert, neurons[g]);
+      }
+      co_await options_.look_ahead->arrive(&step->clusters);
+    }
   }
   ClusterCalls calls;
   calls.gate = [this, step](const Cluster& cluster, Chain& chain) { gate_calls(*step, cluster, chain); };

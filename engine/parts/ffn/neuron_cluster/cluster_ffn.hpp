@@ -9,6 +9,7 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_plan.hpp"
 #include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_adapters.hpp"
+#include "engine/parts/ffn/neuron_cluster/neuron_look_ahead.hpp"
 #include "engine/parts/ffn/neuron_cluster/predictor.hpp"
 
 namespace vitro {
@@ -25,6 +26,7 @@ struct ClusterFfnOptions {
   Activation activation = Activation::relu;
   std::vector<float> thresholds{0};  // a neuron is active when |act(gate)| is above that of its layer; one entry: for all
   std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
+  NeuronLookAhead* look_ahead = nullptr;                // null: experts are not foreseen
   bool measure = false;                                 // every gate is computed, and those are dropped that the predictor left out
 };
 

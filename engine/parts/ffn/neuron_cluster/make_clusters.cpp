@@ -123,7 +123,13 @@ std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const Cluster
   store.blocks_issuer = in == NeuronsIn::pages;
   store.keep_accesses = config.report_bound;
   const UnitId reader = io_core(setup.machine, setup.placement, clusters)->caps().id;
-  return std::make_unique<BundledWeights>(setup.machine, setup.weights, std::move(store), reader, predicts(clusters, setup.model));
+  std::optional<NeuronLookAheadOptions> ahead;
+  if (setup.config.experts.neurons_ahead > 0) {
+    ahead = {setup.config.experts.neurons_ahead, setup.config.experts.ahead, setup.model.experts_used, reader,
+             io_depth(clusters, setup.machine.storage)};
+  }
+  return std::make_unique<BundledWeights>(setup.machine, setup.weights, std::move(store), reader, predicts(clusters, setup.model),
+                                          std::move(ahead));
 }
 
 ClusterConfig every_neuron(ClusterConfig clusters) {
@@ -151,6 +157,7 @@ Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
   ComputeUnit* const accelerator = setup.placement.accelerator();
   // An accelerator beside the cores has its share of a step that names neurons, and none of a dense one.
   if (clusters.threshold == kNoThreshold && accelerator == nullptr) options.dense_rows = 1;
+  options.look_ahead = setup.residency.neuron_look_ahead();
   std::unique_ptr<Predictor> predictor;
   if (predicts(clusters, model)) predictor = make_predictor(setup, options);
   // Without predictors, or to measure them, every block is computed for every token: to keep them all would keep none until its next turn.

@@ -126,8 +126,18 @@ void NeuronCache::clear() {
   ++epoch_;
 }
 
+void NeuronCache::leave(std::uint32_t block) {
+  VITRO_CHECK(resident(block) && !hot_[block], "only a resident block that is cold can leave");
+  eviction_->leave(block);
+  vacate(block);
+}
+
 void NeuronCache::drop(std::uint32_t block) {
   eviction_->erase(block);
+  vacate(block);
+}
+
+void NeuronCache::vacate(std::uint32_t block) {
   give_back(std::exchange(blocks_[block].slot, kNone));
   half_[block] = false;
   --size_;

@@ -68,6 +68,8 @@ class NeuronCache {
     std::uint32_t evicted = kNone;
   };
   Admission admit(std::uint32_t block, std::uint32_t slot, bool must = false);
+  // The block is not wanted after all: its slot is free. Requires: resident and cold, and nothing reads into it.
+  void leave(std::uint32_t block);
   // Whether all blocks from `first` to before `end` could stay at once: what is hot or pinned does not go for them.
   bool could_hold(std::uint32_t first, std::uint32_t end) const;
 
@@ -79,6 +81,7 @@ class NeuronCache {
 
  private:
   void drop(std::uint32_t block);
+  void vacate(std::uint32_t block);
   bool pinned(std::uint32_t block) const { return blocks_[block].pinned == epoch_; }
   std::optional<std::uint32_t> last_cold(const std::function<bool(std::uint32_t)>& held) const;
 

@@ -212,9 +212,9 @@ Task<void> NeuronStore::move(const std::vector<Landed>* landed, UnitId id) {
   if (error) std::rethrow_exception(error);
 }
 
-// Where nobody has bytes the call says how many there would be, and not which.
+// Where nobody has bytes the call says how many there would be, and which only to a trace: the price is that of their number.
 KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
-  const bool real = arena_.data() != nullptr;
+  const bool real = arena_.data() != nullptr || machine_.trace.enabled();
   std::shared_ptr<std::vector<std::uint32_t>> from, to;
   if (real) {
     from = std::make_shared<std::vector<std::uint32_t>>();
