@@ -55,7 +55,7 @@ Status lock_pages(std::byte* data, Bytes size) {
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   const std::string most = limit.rlim_cur == RLIM_INFINITY ? "no limit" : format_bytes(limit.rlim_cur);
-  return {Code::over_budget,
+  return {Code::no_space,
           fmt::format("memory.lock: {} more can not be locked in DRAM: {} (expected a limit for all of it; `ulimit -l` is {})",
                       format_bytes(size), std::strerror(error), most)};
 }
