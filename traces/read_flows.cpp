@@ -20,11 +20,19 @@ std::uint64_t ReadFlows::arrived(std::uint64_t block, Bytes offset, Bytes length
 void ReadFlows::forget_oldest() {
   const Arrival oldest = order_.front();
   order_.pop_front();
-  Places& places = blocks_[oldest.block];
-  const auto place = places.find(oldest.offset);
-  if (place == places.end() || place->second.flow != oldest.flow) return;
-  places.erase(place);
+  const auto block = blocks_.find(oldest.block);
+  if (block == blocks_.end()) return;
+  const auto place = block->second.find(oldest.offset);
+  if (place == block->second.end() || place->second.flow != oldest.flow) return;
+  block->second.erase(place);
   --kept_;
+  if (block->second.empty()) blocks_.erase(block);
+}
+
+void ReadFlows::forget_all() {
+  blocks_.clear();
+  order_.clear();
+  kept_ = 0;
 }
 
 void ReadFlows::take(Places& places, Bytes begin, Bytes end, std::vector<std::uint64_t>& flows) {
@@ -61,7 +69,9 @@ std::vector<std::uint64_t> ReadFlows::taken(const KernelCall& call) {
   for (std::size_t i = 0; i < call.in.size() && kept_ > 0; ++i) {
     if (!call.in[i].memory) continue;
     const auto found = blocks_.find(call.in[i].memory.id());
-    if (found != blocks_.end() && !found->second.empty()) take_operand(call, i, found->second, flows);
+    if (found == blocks_.end()) continue;
+    take_operand(call, i, found->second, flows);
+    if (found->second.empty()) blocks_.erase(found);
   }
   std::ranges::sort(flows);
   return flows;

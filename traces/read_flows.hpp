@@ -19,6 +19,9 @@ class ReadFlows {
   std::uint64_t arrived(std::uint64_t block, Bytes offset, Bytes length);
   // The reads that brought what the call reads, ascending. Nobody takes them again.
   std::vector<std::uint64_t> taken(const KernelCall& call);
+  // Numbers go on.
+  void forget_all();
+  std::size_t blocks() const { return blocks_.size(); }
 
  private:
   struct Brought {

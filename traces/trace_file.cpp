@@ -4,6 +4,14 @@
 
 namespace vitro {
 
+void TraceFile::set_open(bool open) {
+  if (open && !enabled() && flows_) {
+    const std::scoped_lock lock(flows_mutex_);
+    flows_->forget_all();
+  }
+  open_.store(open, std::memory_order_relaxed);
+}
+
 void TraceFile::kernel(TrackId track, Picoseconds begin, Picoseconds end, const KernelCall& call) {
   std::vector<std::uint64_t> taken;
   if (flows_) {

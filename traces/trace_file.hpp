@@ -19,8 +19,9 @@ class TraceFile : public TraceSink {
   }
 
   bool enabled() const override { return open_.load(std::memory_order_relaxed); }
-  // Whether callers write spans, counters and decisions. Between two windows of a run they do not; what ends in a window is whole.
-  void set_open(bool open) { open_.store(open, std::memory_order_relaxed); }
+  // Whether callers write spans, counters and decisions. Between two windows of a run they do not; what ends in a window is whole. What
+  // was read before a window has no flow: kernels and reads in between went unseen.
+  void set_open(bool open);
 
   // Writes what is left, and decisions.jsonl. Requires: the folder exists; nothing is traced afterwards. Throws RunError, and then leaves
   // no half file.

@@ -136,6 +136,9 @@ std::vector<std::uint32_t> read_adapters(Reader& reader, const std::vector<std::
 void read_kept(Reader& entry, Request& request, const std::vector<Request>& earlier, std::uint32_t batch) {
   request.goes_on = entry.text("continue", "");
   request.keep_as = entry.text("keep_as", "");
+  for (const auto& [key, name] : {std::pair{"continue", &request.goes_on}, {"keep_as", &request.keep_as}}) {
+    if (entry.has(key) && name->empty()) entry.fail(key, "is empty (expected the name of a kept sequence)");
+  }
   if (!request.keep_as.empty() && batch > 1) {
     entry.fail("keep_as", fmt::format("is for one sequence, but the batch has {} (expected workload.batch: 1)", batch));
   }

@@ -19,7 +19,8 @@ class TreeBuilder {
  public:
   static constexpr std::size_t kMaxDepth = 64;
   static constexpr std::size_t kMaxNodes = 1'000'000;
-  static constexpr std::size_t kMaxCopies = 100'000;  // of these nodes
+  static constexpr std::size_t kMaxCopies = 100'000;        // of these nodes
+  static constexpr std::size_t kMaxCopiedBytes = 64 << 20;  // of their texts
 
   explicit TreeBuilder(bool merges = false) : merges_(merges) {}
 
@@ -63,8 +64,13 @@ class TreeBuilder {
   }
   // Somebody keeps a copy: it counts as well.
   void count_copy(const Node& node, const Origin& origin) {
-    copies_ += measure(node).nodes;
-    if (copies_ > kMaxCopies) fail_at(origin, "", fmt::format("more than {} values by aliases (*name)", kMaxCopies));
+    const Size size = measure(node);
+    copies_ += size.nodes;
+    copied_bytes_ += size.bytes;
+    if (copies_ > kMaxCopies) fail_at(origin, "", fmt::format("more than {} values by anchors and aliases (&name, *name)", kMaxCopies));
+    if (copied_bytes_ > kMaxCopiedBytes) {
+      fail_at(origin, "", fmt::format("more than {} MiB of texts by anchors and aliases (&name, *name)", kMaxCopiedBytes >> 20));
+    }
   }
 
   Node take() { return std::move(root_); }
@@ -81,18 +87,23 @@ class TreeBuilder {
     std::optional<Node> merged = {};        // what it stands for
   };
   struct Size {
-    std::size_t nodes = 1, depth = 0;
+    std::size_t nodes = 1, depth = 0, bytes = 0;  // bytes: of texts and keys
   };
 
   static Size measure(const Node& node) {
     Size size;
+    if (node.is_scalar()) size.bytes = node.text().size();
     const auto add = [&size](const Node& inner) {
       const Size its = measure(inner);
       size.nodes += its.nodes;
+      size.bytes += its.bytes;
       size.depth = std::max(size.depth, its.depth + 1);
     };
     for (const Node& item : node.items()) add(item);
-    for (const Node::Entry& entry : node.entries()) add(entry.second);
+    for (const auto& [key, value] : node.entries()) {
+      size.bytes += key.size();
+      add(value);
+    }
     return size;
   }
 
@@ -130,7 +141,7 @@ class TreeBuilder {
 
   bool merges_;
   std::vector<Open> stack_;
-  std::size_t count_ = 0, copies_ = 0;
+  std::size_t count_ = 0, copies_ = 0, copied_bytes_ = 0;
   Node root_;
 };
 

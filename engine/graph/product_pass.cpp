@@ -8,8 +8,9 @@ namespace vitro {
 namespace {
 
 bool is_slice(const Operator& op) {
-  return op.is<ops::Move>() && op.path.size() == 1 && op.path.front().is_slice() && op.path.front().first % kTileRows == 0 &&
-         op.width % kTileRows == 0;
+  // Of whole strips, the largest group of rows that a layout has: how weights lie is known later than the graph.
+  return op.is<ops::Move>() && op.path.size() == 1 && op.path.front().is_slice() && op.path.front().first % kStripRows == 0 &&
+         op.width % kStripRows == 0;
 }
 
 bool is_sliced(const OperatorGraph& graph, OperatorId id) {

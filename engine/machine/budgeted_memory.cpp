@@ -50,12 +50,12 @@ std::byte* map_pages(Bytes size) {
 // Pages are locked as they come to be used: a range that is never touched takes no memory.
 Status lock_pages(std::byte* data, Bytes size) {
   if (::mlock2(data, size, MLOCK_ONFAULT) == 0) return {};
-  if (errno == ENOSYS && ::mlock(data, size) == 0) return {};  // an emulated kernel
+  if ((errno == ENOSYS || errno == EINVAL) && ::mlock(data, size) == 0) return {};  // an old kernel, or an emulated one
   const int error = errno;
   rlimit limit{};
   ::getrlimit(RLIMIT_MEMLOCK, &limit);
   const std::string most = limit.rlim_cur == RLIM_INFINITY ? "no limit" : format_bytes(limit.rlim_cur);
-  return {Code::over_budget,
+  return {Code::no_space,
           fmt::format("memory.lock: {} more can not be locked in DRAM: {} (expected a limit for all of it; `ulimit -l` is {})",
                       format_bytes(size), std::strerror(error), most)};
 }

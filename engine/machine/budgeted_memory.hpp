@@ -10,7 +10,7 @@ namespace vitro {
 class BudgetedMemory final : public Memory {
  public:
   // limits: bytes per placement; a placement with limit 0 does not exist. phantom: account only, data() is null.
-  // locked: pages that are used stay in DRAM until they are given back (mlock2); what the system refuses to lock is Code::over_budget.
+  // locked: pages that are used stay in DRAM until they are given back (mlock2); what the system refuses to lock is Code::no_space.
   BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phantom, bool locked = false);
   ~BudgetedMemory() override;
 

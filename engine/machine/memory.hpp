@@ -16,7 +16,8 @@ class Memory {
  public:
   virtual ~Memory() = default;
 
-  // `size` bytes, aligned to kPageSize and zeroed. Code::over_budget when they do not fit now.
+  // `size` bytes, aligned to kPageSize and zeroed. Code::over_budget when they do not fit now, another code when the
+  // system refuses them.
   virtual Result<Lease> lease(Bytes size, Placement where, Region region) = 0;
 
   // An address range of which nothing is resident yet: it costs no budget until commit(). For weights that a policy

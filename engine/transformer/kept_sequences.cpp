@@ -48,12 +48,11 @@ Task<void> KeptSequences::keep(std::string name, KeptSequence ended, bool grown)
     if (kept.there) kv.release(kept.sequence.sequence);
     if (KvFlash* const flash = model_.kv_tier()) co_await flash->put_away(ended.sequence);
   } else {
-    const std::uint32_t first = first_block_of(kv, ended.sequence);
     const std::uint32_t same = grown && kept.there ? kept.length / kv.shape().block_tokens : 0;  // full blocks do not change
-    co_await write_blocks(&machine_, &model_, ended.sequence, std::max(first, same), kept.place);
+    co_await write_blocks(&machine_, &model_, ended.sequence, same, kept.place);
     kept.adapter = kv.adapter(ended.sequence);
     kept.length = kv.length(ended.sequence);
-    kept.first = first;
+    kept.first = first_block_of(kv, ended.sequence);
     kv.release(ended.sequence);
   }
   kept.sequence = ended;

@@ -14,7 +14,7 @@ constexpr std::size_t kWritesAtOnce = 8;  // enough for several dies
 Task<void> write_from(Storage* storage, const std::vector<WriteRequest>* requests, std::size_t* begun, const TaskScope* scope) {
   while (*begun < requests->size() && !scope->stop_requested()) {
     const IoResult result = co_await storage->write((*requests)[(*begun)++]);
-    if (!result.status.ok()) throw RunError(fmt::format("writing kept keys and values: {}", result.status.message));
+    if (!result.status.ok()) throw RunError(fmt::format("writing keys and values of a sequence: {}", result.status.message));
   }
 }
 
@@ -35,7 +35,7 @@ Task<void> read_all(Machine* machine, std::vector<ReadRequest> requests) {
       if (!done.result.status.ok() && status.ok()) status = done.result.status;
     }
   }
-  if (!status.ok()) throw RunError(fmt::format("reading saved keys and values: {}", status.message));
+  if (!status.ok()) throw RunError(fmt::format("reading keys and values of a sequence back: {}", status.message));
 }
 
 // Calls take(extent, offset in the pool) for each request's share of a part.
@@ -121,6 +121,7 @@ Task<void> write_blocks(Machine* machine, Transformer* model, std::uint32_t sequ
   std::exception_ptr error;
   try {
     if (flash != nullptr) co_await flash->begin_step(&rows);
+    first = std::max(first, first_block_of(kv, sequence));  // a step gives up what has left the window
     for (std::uint32_t part = 0; part < to.parts; ++part) {
       if (flash != nullptr) co_await flash->landed(part);
       std::vector<WriteRequest> requests;

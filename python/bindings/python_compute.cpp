@@ -17,9 +17,10 @@ constexpr std::uint16_t kCallEnds = 0;  // kind of the events of a unit
 
 using Kernel = std::pair<std::string, std::string>;  // contract and weight format
 
+// By value: a model may keep it for longer than its unit lives.
 struct SeenWork {
   hw::Work work;
-  const Kernel* kernel;
+  Kernel kernel;
 };
 
 // What capabilities() may say. A set flag is 1.
@@ -99,7 +100,7 @@ class PythonCompute final : public hw::ComputeModel {
     busy_ = true;
     stolen_ = Picoseconds(0);
     done_ = done;
-    computed_ = model_.serve(now, SeenWork{work, named_.at(work.kernel)}) - now;
+    computed_ = model_.serve(now, SeenWork{work, *named_.at(work.kernel)}) - now;
     if (slowed_ > 1) computed_ = Picoseconds(static_cast<std::int64_t>(static_cast<double>(computed_.count()) * slowed_));
     const Bytes bytes = work.read_bytes + work.written_bytes;
     if (bytes == 0) return context_.at(now + computed_, {device_, kCallEnds}, [this] { end_call(); });
@@ -154,8 +155,8 @@ void bind_compute_types(py::module_& m) {
   const auto of = [&work](const char* name, auto member) {
     work.def_property_readonly(name, [member](const SeenWork& seen) { return seen.work.*member; });
   };
-  work.def_property_readonly("variant", [](const SeenWork& seen) { return seen.kernel->first; });
-  work.def_property_readonly("format", [](const SeenWork& seen) { return seen.kernel->second; });
+  work.def_property_readonly("variant", [](const SeenWork& seen) { return seen.kernel.first; });
+  work.def_property_readonly("format", [](const SeenWork& seen) { return seen.kernel.second; });
   of("rows", &hw::Work::rows);
   of("columns", &hw::Work::columns);
   of("depth", &hw::Work::depth);

@@ -51,6 +51,7 @@ class Served {
     const pybind11::gil_scoped_acquire gil;
     try {
       const pybind11::object answer = held_.object.attr(method)(args...);
+      if (answer.is_none()) refuse(method, answer);  // a forgotten `return` is no False
       try {
         return pybind11::cast<T>(answer);
       } catch (const pybind11::cast_error&) {

@@ -76,5 +76,21 @@ TEST(ReadFlows, memory_is_bounded_and_the_oldest_are_forgotten) {
   EXPECT_EQ(flows.taken(matmul(view(2, 0, {16, 64}))).size(), 1u);
 }
 
+TEST(ReadFlows, blocks_that_nobody_reads_from_again_are_forgotten) {
+  ReadFlows flows;
+  for (std::uint64_t block = 1000; block < ReadFlows::kMost + 1010; ++block) flows.arrived(block, 0, 4096);
+  EXPECT_EQ(flows.blocks(), ReadFlows::kMost);
+  EXPECT_EQ(flows.taken(matmul(view(1010, 0, {16, 64}))), Flows({11}));
+  EXPECT_EQ(flows.blocks(), ReadFlows::kMost - 1);
+}
+
+TEST(ReadFlows, all_are_forgotten_and_numbers_go_on) {
+  ReadFlows flows;
+  flows.arrived(1, 0, 4096);
+  flows.forget_all();
+  EXPECT_EQ(flows.taken(matmul(view(1, 0, {16, 64}))), Flows());
+  EXPECT_EQ(flows.arrived(1, 0, 4096), 2u);
+}
+
 }  // namespace
 }  // namespace vitro

@@ -64,9 +64,9 @@ TEST(ProductPass, each_slice_becomes_a_product_with_its_rows_of_the_weight) {
   EXPECT_EQ(named_in(fused, "blk.1.ffn_up")->weight, Role::ffn_gate_up);
 }
 
-TEST(ProductPass, slices_that_cut_tiles_or_have_another_reader_beside_them_stay) {
+TEST(ProductPass, slices_that_cut_strips_or_have_another_reader_beside_them_stay) {
   ModelConfig config = joined_model();
-  config.kv_heads = 1, config.head_dim = config.rope.dims = 24;
+  config.kv_heads = 1, config.head_dim = config.rope.dims = 48;  // three tiles, one strip and a half
   const OperatorGraph cut = split_products(build_graph(config, {.fuse = Fuse::none}));
   EXPECT_NE(named_in(cut, "blk.0.attn_qkv"), nullptr);
   EXPECT_EQ(named_in(cut, "blk.0.ffn_gate_up"), nullptr);

@@ -9,6 +9,7 @@ HOSTILE = {
     "laughs": "a: &a [1, 1, 1, 1]\n" + "".join(f"{b}: &{b} [*{a}, *{a}, *{a}, *{a}, *{a}]\n" for a, b in zip("abcdefghijk", "bcdefghijkl")),
     "merges": "a: &a {x: 1}\n" + "".join(f"{b}: &{b} {{<<: [*{a}, *{a}], p{b}: *{a}, q{b}: *{a}}}\n" for a, b in
                                          zip([f"n{i}" if i else "a" for i in range(40)], [f"n{i + 1}" for i in range(40)])),
+    "long": f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 2000)}]\n",
     "inside": "a: &a {b: *a}\n", "unknown": "a: *nothing\n", "twice": "a: 1\na: 2\n", "no map": "a: &a 1\nb: {<<: *a}\n",
     "two": "a: 1\n---\nb: 2\n", "deep": "a: " + "[" * 5000, "list as key": "? [a]\n: 1\n"}
 

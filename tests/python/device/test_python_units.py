@@ -102,6 +102,7 @@ def test_kernels_without_a_price_are_told_and_fidelity_is_asked_for(native):
     ({"capabilities": lambda self: {"static_graphs": 2}}, r"expected True or False"),
     ({"capabilities": lambda self: [1]}, r"capabilities\(\) returned \[1\]"),
     ({"prices": lambda self, variant, format: "perhaps"}, r"prices\(\) returned 'perhaps'"),
+    ({"prices": lambda self, variant, format: None}, r"prices\(\) returned None"),
     ({"setup": lambda self: self.params["nothing"]}, "KeyError")])
 def test_nonsense_ends_the_run_with_the_class_named(native, body, message):
     model = type("Odd", (SteadyCore,), body)

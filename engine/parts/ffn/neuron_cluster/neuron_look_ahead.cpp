@@ -39,13 +39,16 @@ void NeuronLookAhead::foresee(std::int16_t layer, const std::vector<ExpertChoice
   }
 }
 
-// Blocks that are not there, as many of each expert; those that are there stay.
+// Blocks that are not there, as many of each expert but for one more of the first; those that are there stay.
 std::vector<std::uint32_t> NeuronLookAhead::candidates() {
   NeuronCache& cache = store_.cache();
-  const auto each = static_cast<std::uint32_t>(options_.most / store_.layout().block / experts_.size());
+  const auto most = static_cast<std::uint32_t>(options_.most / store_.layout().block);
+  const auto experts = static_cast<std::uint32_t>(experts_.size());
   std::vector<std::uint32_t> blocks;
   std::uint32_t looked_up = 0;
-  for (const std::int16_t expert : experts_) {
+  for (std::uint32_t i = 0; i < experts; ++i) {
+    const std::int16_t expert = experts_[i];
+    const std::uint32_t each = most / experts + (i < most % experts ? 1 : 0);
     const std::uint32_t base = store_.block_of(layer_, expert, 0), hottest = std::min(each, store_.layout().blocks());
     const std::vector<std::uint32_t>* const named = last_[store_.ffn_of(layer_, expert)].get();
     std::uint32_t found = 0;
