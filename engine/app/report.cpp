@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/app/cache_metrics.hpp"
+
 namespace vitro {
 namespace {
 

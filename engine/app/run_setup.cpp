@@ -59,8 +59,9 @@ GenerationRequest generation_request(const Experiment& experiment, const LoadedM
   request.sampling = workload.sampling;
   const std::uint64_t context = std::uint64_t{before} + request.prompt_rows();
   if (model.config.context > 0 && context + workload.output_tokens > model.config.context) {
-    throw ConfigError(fmt::format("workload: {} prompt tokens and {} output tokens exceed the model's context of {}", context,
-                                  workload.output_tokens, model.config.context));
+    const std::string kept = asked.goes_on.empty() ? "" : fmt::format("up to {} positions of \"{}\", ", before, asked.goes_on);
+    throw ConfigError(fmt::format("workload: {}{} prompt tokens and {} output tokens exceed the model's context of {}", kept,
+                                  kept.empty() ? context : request.prompt_rows(), workload.output_tokens, model.config.context));
   }
   return request;
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -59,6 +61,9 @@ Status lock_pages(std::byte* data, Bytes size) {
           fmt::format("memory.lock: {} more can not be locked in DRAM: {} (expected a limit for all of it; `ulimit -l` is {})",
                       format_bytes(size), std::strerror(error), most)};
 }
+
+// By its number: munlock() of a program under a sanitizer does nothing.
+void unlock_pages(std::byte* data, Bytes size) { ::syscall(SYS_munlock, data, size); }
 
 bool whole_pages(const Lease& range, Bytes offset, Bytes length) {
   return offset % kPageSize == 0 && length % kPageSize == 0 && offset <= range.size() && length <= range.size() - offset;
@@ -121,7 +126,7 @@ Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
 
 void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
   VITRO_CHECK(whole_pages(range, offset, length), "decommit in whole pages of the range");
-  if (account_->locked && length > 0) ::munlock(range.data() + offset, length);  // locked pages are not given back
+  if (account_->locked && length > 0) unlock_pages(range.data() + offset, length);  // locked pages are not given back
   if (range.data() != nullptr) ::madvise(range.data() + offset, length, MADV_DONTNEED);
   const std::scoped_lock lock(account_->mutex);
   Bytes& committed = account_->committed[range.id()];

@@ -49,7 +49,7 @@ void Watch::expect(bool holds, const std::string& what) {
 
 Bytes Watch::brought_of_ffns() const {
   Bytes sum = 0;
-  for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_down}) sum += shadow_.brought(role);
+  for (const Role role : {Role::ffn_gate, Role::ffn_up, Role::ffn_gate_up, Role::ffn_down}) sum += shadow_.brought(role);
   return sum;
 }
 

@@ -20,6 +20,17 @@ std::optional<ShadowWeights::Place> ShadowWeights::at(FileId file, Bytes offset)
   return std::nullopt;
 }
 
+namespace {
+
+// Whether `count` rows from `first` on may be q, k or v, Gate or Up of a joined matrix. Keys and values have as many rows each.
+bool is_part(const Weight& weight, Bytes first, Bytes count) {
+  if (weight.role == Role::ffn_gate_up) return 2 * count == weight.rows && (first == 0 || first == count);
+  if (weight.role != Role::attn_qkv || count > weight.rows) return false;
+  return first == 0 ? (weight.rows - count) % 2 == 0 : first + count == weight.rows || first + 2 * count == weight.rows;
+}
+
+}  // namespace
+
 std::string ShadowWeights::mismatch(const KernelCall& call, const Place& place, std::uint32_t row, Bytes expected) {
   const Weight& weight = *place.weight;
   const bool other_layer = call.layer >= 0 && weight.layer >= 0 && weight.layer != call.layer;
@@ -31,8 +42,7 @@ std::string ShadowWeights::mismatch(const KernelCall& call, const Place& place, 
   } else {
     const View& view = call.in[0];
     const Bytes row_size = row_bytes(view.format, view.shape[1], view.layout), before = place.offset - expected;
-    const bool part = is_joined(weight.role) && place.offset >= expected && before % row_size == 0 &&
-                      before / row_size + view.shape[0] <= weight.rows;  // q, k or v, Gate or Up
+    const bool part = place.offset >= expected && before % row_size == 0 && is_part(weight, before / row_size, view.shape[0]);
     other_row = place.offset != expected && !part;
   }
   if (!other_layer && !other_expert && !other_row) return "";

@@ -74,7 +74,9 @@ def _print_run(result, judged):
     if scaled := result.get("scaling"):
         terminal.table(f"{scaled['method']}: {result.metric('scaling.generated_tokens')} tokens in "
                        f"{terminal.number(result.metric('scaling.latency_ms'))} ms, * is chosen", *_samples(scaled))
-    if result.text:
+    if len(result.get("requests") or []) > 1:
+        terminal.table("Requests: times above are of the last one", *_requests(result["requests"]))
+    elif result.text:
         print(result.text.strip())
     for note in result.get("notes", []):
         print(f"note: {note}")
@@ -83,13 +85,25 @@ def _print_run(result, judged):
               f"{terminal.number(row['expected'])}: {row['status']}")
 
 
+def _requests(requests):
+    """What each has computed and said: column names and rows of texts. Without numbers there is no text."""
+    columns = ["", ">rows of the prompt", ">kept before", ">first token, ms", ">tokens/s", "text"]
+    numbers = ("prefill_rows", "kept_rows", "ttft_ms", "decode_tokens_per_s")
+    return columns, [[str(index), *(terminal.number(request.get(name)) for name in numbers), _short(request.get("text") or "–")]
+                     for index, request in enumerate(requests)]
+
+
+def _short(text):
+    text = " ".join(text.split())
+    return text if len(text) <= 70 else text[:69] + "…"
+
+
 def _samples(scaling):
     """The samples of a result as a table: column names and rows of texts."""
     columns = ["", ">score", ">tokens", "answer", "text"] if scaling.get("votes") else ["", ">score", ">tokens", "text"]
     table = []
     for index, sample in enumerate(scaling["samples"]):
-        text = " ".join(sample["text"].split())
         row = ["*" if index == scaling["chosen"] else str(index), terminal.number(sample["score"]), str(len(sample["tokens"]))]
         row += [sample["answer"] or "–"] if scaling.get("votes") else []
-        table.append(row + [text if len(text) <= 70 else text[:69] + "…"])
+        table.append(row + [_short(sample["text"])])
     return columns, table

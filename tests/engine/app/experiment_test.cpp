@@ -185,15 +185,16 @@ TEST(Experiment, sequences_and_requests_have_adapters_by_name) {
   EXPECT_FALSE(several.requests[3].prompt);
 }
 
+std::string refused(const std::string& workload) {
+  try {
+    read_adapted(workload);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 TEST(Experiment, adapters_that_there_are_not_and_lists_of_another_length_are_refused) {
-  const auto refused = [](const std::string& workload) -> std::string {
-    try {
-      read_adapted(workload);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
-  };
   EXPECT_NE(refused(R"({"prompt": "hi", "adapter": "c"})").find("workload.adapter: \"c\" is no adapter"), std::string::npos);
   EXPECT_NE(refused(R"({"prompt": "hi", "adapter": ["a", "b"]})").find("has 2 names for a batch of 1"), std::string::npos);
   EXPECT_NE(refused(R"({"prompt": "hi", "requests": []})").find("workload.requests: is empty"), std::string::npos);
@@ -211,14 +212,6 @@ TEST(Experiment, what_goes_on_has_no_prompt_but_its_own_and_the_adapter_of_what_
   EXPECT_EQ(chat.requests[1].goes_on, "x");
   EXPECT_FALSE(chat.requests[1].prompt || chat.requests[1].prompt_tokens);
   EXPECT_EQ(chat.requests[2].prompt_tokens, 3u);
-  const auto refused = [](const std::string& workload) -> std::string {
-    try {
-      read_adapted(workload);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
-  };
   const std::string other =
       refused(R"({"prompt": "hi", "requests": [{"adapter": "a", "keep_as": "x"}, {"adapter": "b", "continue": "x"}]})");
   EXPECT_NE(other.find("workload.requests.adapter: is not that of \"x\""), std::string::npos) << other;

@@ -261,7 +261,9 @@ TEST_F(KeptSequencesTest, names_that_nobody_kept_and_what_exceeds_the_context_ar
   }
   Json many = Json::array({first});
   for (int i = 0; i < 40; ++i) many.push_back(Json{{"continue", "x"}, {"keep_as", "x"}});
-  EXPECT_NE(refused(many).find("exceed the model's context of"), std::string::npos);
+  const std::string full = refused(many);
+  EXPECT_NE(full.find("positions of \"x\", "), std::string::npos) << full;
+  EXPECT_NE(full.find("exceed the model's context of"), std::string::npos) << full;
   EXPECT_NE(refusal(chat(Json::object(), "disk")).find("workload.kept_in: \"disk\" (expected one of: dram, flash)"), std::string::npos);
 }
 

@@ -57,73 +57,73 @@ struct RandomAttention {
   std::uint32_t rows;
 
   void operator()(ops::KvAppend& append) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    append.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    call.in = {floats(rng, {rows, kv_heads, dim}), floats(rng, {rows, kv_heads, dim}), table};
-    call.out = {pool};
-    random_slice(rng, call, kv_heads);
+    const Pool pool = draw_pool(append);
+    call.in = {floats(rng, {rows, pool.heads, pool.dim}), floats(rng, {rows, pool.heads, pool.dim}), pool.table};
+    call.out = {pool.view};
+    random_slice(rng, call, pool.heads);
   }
   void operator()(ops::KvStage& stage) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    stage.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    call.batch = random_batch(rng, rows, pool.shape[1]);
-    call.in = {pool, indices(random_ids(rng, rows, table.shape[0] * table.shape[1]), {rows, 1, 0})};
-    call.out = {make_view({2 * kv_heads * rows, pool.shape[1], dim}, Format::f16)};
-    call.out[0].shape[0] = kv_heads;
-    random_slice(rng, call, kv_heads);
+    const Pool pool = draw_pool(stage);
+    call.batch = random_batch(rng, rows, pool.view.shape[1]);
+    call.in = {pool.view, indices(random_ids(rng, rows, pool.table.shape[0] * pool.table.shape[1]), {rows, 1, 0})};
+    call.out = {make_view({2 * pool.heads * rows, pool.view.shape[1], pool.dim}, Format::f16)};
+    call.out[0].shape[0] = pool.heads;
+    random_slice(rng, call, pool.heads);
   }
   void operator()(ops::Attention& attention) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    attention.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    const std::uint32_t heads = kv_heads * between(rng, 1, 3);
-    call.in = {floats(rng, {rows, heads, dim}), pool, table};
-    call.out = {make_view({rows, heads, dim}, Format::f32)};
-    attention.scale = 1.0f / std::sqrt(static_cast<float>(dim));
-    attention.window = rng.below(2) == 0 ? 0 : between(rng, 1, 70);
-    random_slice(rng, call, kv_heads);
+    const Pool pool = draw_pool(attention);
+    const std::uint32_t heads = pool.heads * between(rng, 1, 3);
+    call.in = {floats(rng, {rows, heads, pool.dim}), pool.view, pool.table};
+    call.out = {make_view({rows, heads, pool.dim}, Format::f32)};
+    attention.scale = 1.0f / std::sqrt(static_cast<float>(pool.dim));
+    attention.window = window();
+    random_slice(rng, call, pool.heads);
   }
   // Room for 64 positions, and more.
   void operator()(ops::AttentionScores& scores) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    scores.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    const std::uint32_t heads = kv_heads * between(rng, 1, 3);
-    call.in = {floats(rng, {rows, heads, dim}), pool, table};
+    const Pool pool = draw_pool(scores);
+    const std::uint32_t heads = pool.heads * between(rng, 1, 3);
+    call.in = {floats(rng, {rows, heads, pool.dim}), pool.view, pool.table};
     call.out = {make_view({rows, heads, between(rng, 64, 70)}, Format::f32)};
-    scores.scale = 1.0f / std::sqrt(static_cast<float>(dim));
-    scores.window = rng.below(2) == 0 ? 0 : between(rng, 1, 70);
-    random_slice(rng, call, kv_heads);
+    scores.scale = 1.0f / std::sqrt(static_cast<float>(pool.dim));
+    scores.window = window();
+    random_slice(rng, call, pool.heads);
   }
   void operator()(ops::AttentionWeights& weights) const {
     const std::uint32_t heads = between(rng, 1, 5), room = between(rng, 64, 70);
     call.batch = random_batch(rng, rows, 64);
     call.in = {floats(rng, {rows, heads, room}, 3)};
     call.out = {rng.below(2) == 0 ? call.in[0] : make_view({rows, heads, room}, Format::f32)};
-    weights.window = rng.below(2) == 0 ? 0 : between(rng, 1, 70);
+    weights.window = window();
     random_slice(rng, call, heads);
   }
   void operator()(ops::AttentionValues& values) const {
-    const std::uint32_t kv_heads = between(rng, 1, 4), dim = between(rng, 1, 80);
-    call.batch = random_batch(rng, rows, 64);
-    View pool, table;
-    values.pool_layers = add_pool(rng, call, kv_heads, dim, pool, table);
-    const std::uint32_t heads = kv_heads * between(rng, 1, 3);
-    call.in = {floats(rng, {rows, heads, between(rng, 64, 70)}), pool, table};
+    const Pool pool = draw_pool(values);
+    const std::uint32_t heads = pool.heads * between(rng, 1, 3);
+    call.in = {floats(rng, {rows, heads, between(rng, 64, 70)}), pool.view, pool.table};
     for (std::uint32_t i = 0; i < elements(call.in[0]); ++i) {
       float& weight = call.in[0].as<float>()[i];  // of a softmax: positive, and 1 at most
       weight = 1.0f / (1.0f + std::abs(weight));
     }
-    call.out = {make_view({rows, heads, dim}, Format::f32)};
-    values.window = rng.below(2) == 0 ? 0 : between(rng, 1, 70);
-    random_slice(rng, call, kv_heads);
+    call.out = {make_view({rows, heads, pool.dim}, Format::f32)};
+    values.window = window();
+    random_slice(rng, call, pool.heads);
   }
+
+ private:
+  struct Pool {
+    std::uint32_t heads = 0, dim = 0;
+    View view, table;
+  };
+  // Of a batch that is drawn, too.
+  template <class Op>
+  Pool draw_pool(Op& op) const {
+    Pool pool{between(rng, 1, 4), between(rng, 1, 80), {}, {}};
+    call.batch = random_batch(rng, rows, 64);
+    op.pool_layers = add_pool(rng, call, pool.heads, pool.dim, pool.view, pool.table);
+    return pool;
+  }
+  std::uint32_t window() const { return rng.below(2) == 0 ? 0 : between(rng, 1, 70); }
 };
 
 }  // namespace vitro::test

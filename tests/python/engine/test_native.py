@@ -208,3 +208,25 @@ def test_memory_that_can_not_be_locked_ends_the_run(native):
     command = [sys.executable, "-m", "vitro", "run", QUICKSTART, "--machine", "host", "--set", "memory.lock=true"]
     run = subprocess.run(command, env=native.env, preexec_fn=limited, capture_output=True, text=True, cwd=ROOT)
     assert run.returncode == 1 and "memory.lock: " in run.stderr and "can not be locked in DRAM" in run.stderr, run.stderr
+
+
+def test_what_each_turn_of_a_conversation_says_is_printed(native, tmp_path):
+    path = tmp_path / "chat.yaml"
+    path.write_text(f"""experiment: chat
+machine: sim
+device: {ROOT}/configs/devices/oneplus12.yaml
+model: {{gguf: {REGLU}}}
+workload:
+  output_tokens: 6
+  requests:
+    - {{prompt: Once upon a time, keep_as: ann}}
+    - {{continue: ann, prompt: Then the cat}}
+""")
+    answer = native("run", path)
+    turns = native("run", path, "--json").json["requests"]
+    assert answer.code == 0 and "times above are of the last one" in answer.out
+    for turn in turns:
+        assert turn["text"].strip() in answer.out
+    row = next(line for line in answer.out.splitlines() if line.endswith(turns[1]["text"].strip()))
+    assert row.split()[:3] == ["1", str(turns[1]["prefill_rows"]), str(turns[1]["kept_rows"])]
+    assert turns[1]["kept_rows"] > turns[0]["kept_rows"] == 0

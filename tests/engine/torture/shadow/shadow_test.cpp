@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/base/rng.hpp"
+#include "engine/torture/shadow/shadow_weights.hpp"
 
 namespace vitro {
 namespace {
@@ -67,6 +68,25 @@ TEST(Shadow, lets_a_call_compute_with_what_was_read) {
   EXPECT_EQ(bench.shadow.brought(Role::ffn_up), kMatrix);
   EXPECT_EQ(bench.shadow.counts().reads, 1u);
   EXPECT_EQ(bench.shadow.counts().operands, 16u) << "row by row";
+}
+
+TEST(Shadow, parts_of_a_joined_matrix_begin_where_one_of_its_matrices_does) {
+  Weight joined;
+  joined.rows = 16, joined.columns = 64;
+  const auto is_refused = [&](Role role, std::uint32_t first, std::uint32_t count) {
+    joined.role = role;
+    KernelCall call;
+    call.op = ops::Matmul{};
+    View view;
+    view.shape = {count, 64, 0};
+    call.in = {view, {}};
+    return !ShadowWeights::mismatch(call, {&joined, 0, first * Bytes{256}}, 0, 0).empty();
+  };
+  for (const auto& [first, count] : {std::pair{0u, 12u}, {12u, 2u}, {14u, 2u}}) EXPECT_FALSE(is_refused(Role::attn_qkv, first, count));
+  for (const auto& [first, count] : {std::pair{2u, 12u}, {1u, 2u}, {13u, 2u}}) EXPECT_TRUE(is_refused(Role::attn_qkv, first, count));
+  for (const std::uint32_t first : {0u, 8u}) EXPECT_FALSE(is_refused(Role::ffn_gate_up, first, 8));
+  for (const std::uint32_t first : {1u, 4u}) EXPECT_TRUE(is_refused(Role::ffn_gate_up, first, 8));
+  EXPECT_TRUE(is_refused(Role::ffn_up, 8, 8)) << "no joined matrix";
 }
 
 TEST(Shadow, refuses_what_was_never_read) {
