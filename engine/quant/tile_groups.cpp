@@ -93,20 +93,32 @@ void unpack_strip(std::size_t columns, const std::byte* strip_in, std::byte* row
 
 void dequantise_strip_rows(const std::byte* strip, std::size_t columns, std::size_t first, std::size_t count, float* out) {
   const std::byte* codes = strip + columns / kStripColumns * kVector;
-  for (std::size_t row = first; row < first + count; ++row, out += columns) {
-    // Columns 2p and 2p + 1 of a tile are neighbours in super-group p / 4, at elements that are 64 apart from pair to pair.
-    for (std::size_t tile = 0; tile < columns / kTileColumns; ++tile) {
-      const std::byte *scales = strip + tile / 2 * kVector, *of_tile = codes + tile * kTileCodes;
-      for (std::size_t p = 0; p < kTileColumns / 2; ++p) {
-        const auto group = static_cast<std::uint32_t>(tile % 2 * (kPairGroups / 2) + 2 * p + row / kGroupOutputs);
+  // Columns 2p and 2p + 1 of a tile are neighbours in super-group p / 4, at elements that are 64 apart from pair to pair.
+  for (std::size_t tile = 0; tile < columns / kTileColumns; ++tile) {
+    const std::byte *scales = strip + tile / 2 * kVector, *of_tile = codes + tile * kTileCodes;
+    for (std::size_t p = 0; p < kTileColumns / 2; ++p) {
+      float of_outputs[kStripRows / kGroupOutputs];
+      for (std::uint32_t i = 0; i < std::size(of_outputs); ++i) {
         std::uint16_t half;
+        const auto group = static_cast<std::uint32_t>(tile % 2 * (kPairGroups / 2) + 2 * p) + i;
         std::memcpy(&half, scales + 2 * super_group_scale(group), sizeof half);
-        const float d = half_to_float(half);
-        const std::byte* pair = of_tile + p / 4 * kVector + 4 * row + p % 2;
-        const unsigned shift = p % 4 < 2 ? 0 : 4;
-        for (std::size_t i = 0; i < kGroupInputs; ++i) {
-          out[tile * kTileColumns + 2 * p + i] = d * static_cast<float>((std::to_integer<int>(pair[2 * i]) >> shift & 15) - 8);
-        }
+        of_outputs[i] = half_to_float(half);
+      }
+      // Four bytes have the codes of a row's pairs p and p ^ 1, and of those of the tile's other half.
+      const std::byte* words = of_tile + p / 4 * kVector;
+      const unsigned shift = p % 2 * 8 + (p % 4 < 2 ? 0 : 4);
+      float codes_of[kGroupInputs][kStripRows];
+      for (std::size_t row = first; row < first + count; ++row) {
+        std::uint32_t word;
+        std::memcpy(&word, words + 4 * row, sizeof word);
+        codes_of[0][row] = static_cast<float>(static_cast<int>(word >> shift & 15) - 8);
+        codes_of[1][row] = static_cast<float>(static_cast<int>(word >> (shift + 16) & 15) - 8);
+      }
+      float* to = out + tile * kTileColumns + 2 * p;
+      for (std::size_t row = first; row < first + count; ++row, to += columns) {
+        const float d = of_outputs[row / kGroupOutputs];
+        to[0] = d * codes_of[0][row];
+        to[1] = d * codes_of[1][row];
       }
     }
   }

@@ -1,31 +1,20 @@
-// Any bytes as a GGUF file: header, configuration, tensor data, tokenizer; and as a neuron index of PowerInfer. Only ConfigError and
-// RunError may come out, and memory must stay in proportion to the input (the smoke run sets -rss_limit_mb and -malloc_limit_mb).
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
+// Any bytes as a GGUF file: header, configuration, tensor data, tokenizer; and as a neuron index of PowerInfer.
 #include <algorithm>
 #include <cstdint>
 
-#include "engine/base/check.hpp"
 #include "engine/graph/operator_graph.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/model_config.hpp"
 #include "engine/model/neuron_order.hpp"
 #include "engine/model/tokenizer.hpp"
 #include "engine/quant/blocks.hpp"
+#include "tests/fuzz/fuzz.hpp"
 
 namespace {
 
 using namespace vitro;
 
-template <class Action>
-void attempt(Action action) {
-  try {
-    action();
-  } catch (const ConfigError&) {
-  } catch (const RunError&) {}
-}
+using fuzz::attempt;
 
 void read_tensors(const Gguf& gguf) {
   for (const TensorInfo& tensor : gguf.tensors()) {
@@ -50,9 +39,9 @@ void tokenize(const Gguf& gguf) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const int file = ::memfd_create("fuzz", 0);
-  if (::ftruncate(file, 0) != 0 || ::pwrite(file, data, size, 0) != static_cast<ssize_t>(size)) return 0;
-  const std::string path = fmt::format("/proc/self/fd/{}", file);
+  static fuzz::File file;
+  if (!file.holds(fuzz::text_of(data, size))) return 0;
+  const std::string path = file.path();
   attempt([&] {
     ModelConfig tiny;
     tiny.layers = 2, tiny.ffn = 6;

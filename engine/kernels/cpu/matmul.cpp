@@ -49,7 +49,7 @@ void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shap
 void compute(const ops::Matmul&, const KernelSet& set, const KernelCall& call) {
   const MatmulShape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
   if (call.variant == variant::kHmx) {
-    hexagon::hmx_matmul(call);
+    hexagon::hmx_matmul(set, call);
   } else if (call.variant == variant::kInt16Tables) {
     hexagon::int16_tables_matmul(call);
   } else if (call.variant == variant::kInt8Rows) {

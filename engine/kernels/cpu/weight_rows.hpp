@@ -31,10 +31,23 @@ void for_each_row_group(const KernelSet& set, const KernelCall& call, bool as_st
   float* floats = as_stored ? nullptr : scratch<float>(Scratch::a, most * k);
   RowGroup group;
   const Bytes strip = w.layout == Layout::strips ? kStripRows * row_bytes(w.format, k, w.layout) : 0;
+  constexpr std::uint32_t kNeighbours = RowGroup::kDequantised;
+  Range ready;  // rows of a strip that are dequantised, from `floats` on
+  const auto flush = [&] {
+    if (group.count > 0) use(std::as_const(group));
+    group.count = 0;
+  };
   for_each_row(call, [&](std::uint32_t row, Bytes at) {
     if (!wanted(row)) return;
-    const std::byte* data = strip > 0 ? w.data() + row / kStripRows * strip : w.data() + at;
-    if (!as_stored) {
+    const std::byte* data = w.data() + (strip > 0 ? row / kStripRows * strip : at);
+    if (strip > 0 && call.rows == nullptr) {  // neighbours: several at once
+      if (row >= ready.end()) {
+        flush();
+        ready = {row, kNeighbours - row % kNeighbours};
+        dequantise_strip_rows(data, k, row % kStripRows, ready.count, floats);
+      }
+      data = reinterpret_cast<const std::byte*>(floats + (row - ready.first) * k);
+    } else if (!as_stored) {
       float* copy = floats + group.count * k;
       if (strip > 0) {
         dequantise_strip_rows(data, k, row % kStripRows, 1, copy);
@@ -48,11 +61,9 @@ void for_each_row_group(const KernelSet& set, const KernelCall& call, bool as_st
     group.ids[group.count] = row;
     group.data[group.count] = data;
     if (scales != nullptr) group.scales[group.count] = scales->as<Half>() + row * (k / kBlock);
-    if (++group.count < most) return;
-    use(std::as_const(group));
-    group.count = 0;
+    if (++group.count == most) flush();
   });
-  if (group.count > 0) use(std::as_const(group));
+  flush();
 }
 
 }  // namespace vitro::cpu

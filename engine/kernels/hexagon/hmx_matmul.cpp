@@ -1,56 +1,90 @@
 #include "engine/kernels/hexagon/hmx_matmul.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <vector>
 
 #include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tile_groups.hpp"
 
 namespace vitro::hexagon {
 namespace {
 
-void round_to_halves(float* x, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) x[i] = half_to_float(float_to_half(x[i]));
-}
-
-// Weight rows side by side, as the columns of a tile: [k][kTile], values of fp16.
+// Up to kTile weight rows at a time, values of fp16: the columns of a tile.
 class Columns {
  public:
-  explicit Columns(const KernelCall& call)
-      : call_(call), k_(columns(call.in[0])), x_(elements(call.in[1])), weights_(std::size_t{k_} * kTile), row_(k_) {
+  Columns(const KernelSet& set, const KernelCall& call)
+      : set_(set), call_(call), k_(columns(call.in[0])), x_(elements(call.in[1])), rows_(kTile * k_), halves_(k_) {
     const float* x = call.in[1].as<float>();
-    x_.assign(x, x + elements(call.in[1]));
-    round_to_halves(x_.data(), x_.size());
+    for (std::size_t i = 0; i < x_.size(); i += k_) round_to_halves(x + i, &x_[i]);
+    sums_.resize(call.in[1].shape[0] * kTile);
   }
 
   void add(std::uint32_t row, const std::byte* data) {
-    dequantise_row(call_.in[0].format, data, row_.data(), k_);
-    round_to_halves(row_.data(), k_);
-    for (std::size_t k = 0; k < k_; ++k) weights_[k * kTile + count_] = row_[k];
-    ids_[count_++] = row;
-    if (count_ == kTile) multiply();
+    float* values = &rows_[count_ * k_];
+    if (call_.in[0].format == Format::f16) {
+      std::memcpy(halves_.data(), data, k_ * sizeof(Half));  // of any alignment
+      set_.to_f32(halves_.data(), k_, values);
+    } else {
+      set_.dequantise(call_.in[0].format, data, values, k_);
+      round_to_halves(values, values);
+    }
+    added(row);
+  }
+  void add(std::uint32_t row, const float* values) {
+    round_to_halves(values, &rows_[count_ * k_]);
+    added(row);
   }
 
   void multiply() {
+    if (count_ == 0) return;
     const std::size_t batch = call_.in[1].shape[0], n = call_.in[0].shape[0];
-    for (std::size_t b = 0; b < batch && count_ > 0; ++b) {
-      float acc[kTile] = {};
-      for (std::size_t k = 0; k < k_; ++k) {
-        const float x = x_[b * k_ + k];
-        const float* w = &weights_[k * kTile];
-        for (std::size_t c = 0; c < kTile; ++c) acc[c] += x * w[c];  // the product is exact, fused or not
+    std::ranges::fill(sums_, 0.0f);
+    for (std::size_t first = 0; first < k_; first += kDepth) {
+      const std::size_t depth = std::min(kDepth, k_ - first);
+      float weights[kDepth][kTile] = {};
+      for (std::size_t c = 0; c < count_; ++c) {
+        for (std::size_t k = 0; k < depth; ++k) weights[k][c] = rows_[c * k_ + first + k];
       }
-      for (std::size_t c = 0; c < count_; ++c) call_.out[0].as<float>()[b * n + ids_[c]] = half_to_float(float_to_half(acc[c]));
+      for (std::size_t b = 0; b < batch; ++b) {
+        float acc[kTile];
+        std::copy_n(&sums_[b * kTile], kTile, acc);
+        for (std::size_t k = 0; k < depth; ++k) {
+          const float x = x_[b * k_ + first + k];
+          for (std::size_t c = 0; c < kTile; ++c) acc[c] += x * weights[k][c];  // the product is exact, fused or not
+        }
+        std::copy_n(acc, kTile, &sums_[b * kTile]);
+      }
+    }
+    for (std::size_t b = 0; b < batch; ++b) {
+      for (std::size_t c = 0; c < count_; ++c) {
+        call_.out[0].as<float>()[b * n + ids_[c]] = half_to_float(float_to_half(sums_[b * kTile + c]));
+      }
     }
     count_ = 0;
   }
 
  private:
+  static constexpr std::size_t kDepth = 64;  // of weights that stay in the first-level cache
+
+  void round_to_halves(const float* in, float* out) {
+    set_.to_f16(in, k_, halves_.data());
+    set_.to_f32(halves_.data(), k_, out);
+  }
+  void added(std::uint32_t row) {
+    ids_[count_++] = row;
+    if (count_ == kTile) multiply();
+  }
+
+  const KernelSet& set_;
   const KernelCall& call_;
   std::size_t k_;
-  std::vector<float> x_, weights_, row_;
+  std::vector<float> x_, rows_, sums_;
+  std::vector<Half> halves_;
   std::uint32_t count_ = 0, ids_[kTile] = {};
 };
 
@@ -77,10 +111,24 @@ float quantise(const float* x, std::size_t n, float top, Quant* quants) {
 
 }  // namespace
 
-void hmx_matmul(const KernelCall& call) {
-  Columns columns(call);
-  for_each_file_row(call, [&](std::uint32_t row, const std::byte* data) { columns.add(row, data); });
-  columns.multiply();
+void hmx_matmul(const KernelSet& set, const KernelCall& call) {
+  Columns all(set, call);
+  const View& w = call.in[0];
+  if (w.layout != Layout::strips) {
+    for_each_file_row(call, [&](std::uint32_t row, const std::byte* data) { all.add(row, data); });
+    return all.multiply();
+  }
+  const std::size_t k = columns(w);
+  const Bytes strip = kStripRows * row_bytes(w.format, k, w.layout);
+  std::vector<float> rows(kStripRows * k);
+  for_each_run(call, w.shape[0], [&](Range run) {
+    for (std::uint32_t row = run.first; row < run.end();) {
+      const std::uint32_t first = row % kStripRows, count = std::min<std::uint32_t>(kStripRows - first, run.end() - row);
+      dequantise_strip_rows(w.data() + row / kStripRows * strip, k, first, count, rows.data());
+      for (std::uint32_t i = 0; i < count; ++i, ++row) all.add(row, &rows[i * k]);
+    }
+  });
+  all.multiply();
 }
 
 void int16_tables_matmul(const KernelCall& call) {

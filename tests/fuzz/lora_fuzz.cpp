@@ -1,0 +1,25 @@
+// Any bytes as a LoRA adapter of a small base: keys, shapes, and the matrices that the engine applies.
+#include "engine/model/lora_adapter.hpp"
+#include "engine/model/lora_file.hpp"
+#include "tests/fuzz/fuzz.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace vitro;
+  static const Gguf base = Gguf::open(VITRO_FUZZ_SEEDS "/gguf_fuzz/llama.gguf");
+  static const ModelConfig config = config_from_gguf(base);
+  static fuzz::File file;
+  if (!file.holds(fuzz::text_of(data, size))) return 0;
+  fuzz::attempt([&] {
+    const LoraFile lora = LoraFile::open(file.path(), base);
+    for (const LoraPair& pair : lora.pairs()) {
+      VITRO_CHECK(pair.rank() > 0 && pair.rank() == pair.a->shape[1], "both matrices of a pair have one rank");
+    }
+    const LoraAdapter adapter = adapter_from_file("fuzz", 0.5, lora, config);
+    for (const auto& [of, matrices] : adapter.matrices) {
+      VITRO_CHECK(matrices.rank() == matrices.b.columns, "rows of B are as long as A has rows");
+      VITRO_CHECK(matrices.a.extent.offset + matrices.a.extent.length <= size && matrices.b.extent.offset + matrices.b.extent.length <= size,
+                  "matrices lie within their file");
+    }
+  });
+  return 0;
+}
