@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the GGUF seeds of the fuzz targets: as small as files can be that still reach every part of the reader.
+"""Writes seeds of the fuzz targets: as small as files can be that still reach every part of the reader.
 
-    pip install gguf==0.19.0 && python tools/fuzz_seeds.py tests/fuzz/gguf_fuzz
+    pip install gguf==0.19.0 && PYTHONPATH=python python tools/fuzz_seeds.py tests/fuzz
 """
 import pathlib
 import sys
+import tempfile
 
 import gguf
 import numpy as np
+import vitro
+from vitro.model.files import pack
 
 WIDTH, HEADS, KV_HEADS, FFN, VOCAB = 32, 2, 1, 32, 12
 
@@ -51,8 +54,41 @@ def finish(out):
     out.close()
 
 
-def main(folder):
-    folder = pathlib.Path(folder)
+def adapter(path):
+    """Of llama.gguf: one matrix of attention, one of the FFN."""
+    out = gguf.GGUFWriter(path, "llama")
+    out.add_type("adapter")
+    out.add_string("adapter.type", "lora")
+    out.add_float32("adapter.lora.alpha", 8.0)
+    for name in ("blk.0.attn_q.weight", "blk.0.ffn_down.weight"):
+        out.add_tensor(f"{name}.lora_a", np.ones((4, WIDTH), dtype=np.float32))
+        out.add_tensor(f"{name}.lora_b", np.ones((WIDTH, 4), dtype=np.float16))
+    finish(out)
+
+
+def packs(folder, model):
+    """As pack_fuzz reads them: a byte of flags, the plan's text, a zero byte, the sections."""
+    for layout in ("rows", "tiled", "bundles", "apart"):
+        with tempfile.TemporaryDirectory() as made:
+            path = pathlib.Path(made) / "pack"
+            pack(model, path, layout)
+            data = path.read_bytes()
+        size = int.from_bytes(data[16:24], "little")
+        (folder / layout).write_bytes(bytes([2]) + data[32:32 + size])
+
+
+def recordings(folder):
+    """As recording_fuzz reads them: a byte of flags, the file without its checksum."""
+    fired, chosen = np.eye(4, 8, dtype=bool)[None], np.array([[[0, 1], [1, 0]]])
+    for name, arrays in (("dense", {"fired": fired, "tokens": [5, 6, 7, 8]}),
+                         ("mixture", {"experts": chosen, "fired": {(0, 1): fired[0, :2]}, "about": {"model": "m"}})):
+        with tempfile.TemporaryDirectory() as made:
+            path = pathlib.Path(made) / "r.vtrc"
+            vitro.Recording.from_arrays(**arrays).save(path)
+            (folder / name).write_bytes(bytes([0]) + path.read_bytes()[:-8])
+
+
+def models(folder):
     sentencepiece = ["<unk>", "<s>", "</s>", "<0x0A>", "\u2581", "O", "n", "\u2581O", "\u2581On", "[x]", "\u00e9", "t"]
     for name, experts, quantised in (("llama", 0, True), ("mixture", 2, True)):
         out = gguf.GGUFWriter(folder / f"{name}.gguf", "llama")
@@ -77,6 +113,16 @@ def main(folder):
     out.add_token_merges(["a t", "\u0120 at", "O n"])
     tensors(out, True, True, 0)
     finish(out)
+
+
+def main(folder):
+    folder = pathlib.Path(folder)
+    models(folder / "gguf_fuzz")
+    for name in ("lora_fuzz", "pack_fuzz", "recording_fuzz"):
+        (folder / name).mkdir(exist_ok=True)
+    adapter(folder / "lora_fuzz" / "adapter.gguf")
+    packs(folder / "pack_fuzz", folder / "gguf_fuzz" / "llama.gguf")
+    recordings(folder / "recording_fuzz")
 
 
 if __name__ == "__main__":

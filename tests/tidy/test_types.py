@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import vitro
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,7 @@ def test_all_that_is_offered_is_annotated_and_described():
     assert not missing and (Path(vitro.__file__).parent / "py.typed").is_file()
 
 
+@pytest.mark.all
 def test_annotations_hold_and_a_caller_sees_them(tmp_path):
     """The package and a script that uses it wrongly, in one run: mypy reads the package once."""
     script = tmp_path / "script.py"

@@ -2,6 +2,7 @@
 import collections
 import difflib
 import json
+import math
 import os
 import re
 from collections.abc import Iterable
@@ -169,8 +170,21 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         events = json.loads(file.read_text())
         events = events["traceEvents"] if isinstance(events, dict) else events
         return _from_events(events)
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:  # of texts, numbers, and what holds them
         raise ConfigError(f"{file}: is not a Perfetto trace ({type(error).__name__}: {error})") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{value!r} is no number")
+    return number
 
 
 def _from_events(events: list[dict[str, Any]]) -> Trace:
@@ -178,7 +192,7 @@ def _from_events(events: list[dict[str, Any]]) -> Trace:
     tracks: dict[Any, str] = {}
     for event in events:
         if event["ph"] == "M" and event["name"] == "process_name":
-            groups[event["pid"]] = event["args"]["name"].rpartition(": ")[2]  # "vitro sim: units"
+            groups[event["pid"]] = _text(event["args"]["name"]).rpartition(": ")[2]  # "vitro sim: units"
         elif event["ph"] == "M" and event["name"] == "thread_name":
             # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
             tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", event["args"]["name"])
@@ -189,15 +203,16 @@ def _from_events(events: list[dict[str, Any]]) -> Trace:
         group = groups.get(event.get("pid"), "")
         if event["ph"] == "X":
             track = tracks.get((event["pid"], event["tid"]), str(event["tid"]))
-            spans.append((group, track, event["name"], float(event["ts"]), float(event["dur"]), _detail(event.get("args"))))
+            times = _number(event["ts"]), _number(event["dur"])
+            spans.append((group, track, _text(event["name"]), *times, _detail(event.get("args"))))
             begun[event["pid"], event["tid"], spans[-1][3]] = spans[-1]
         elif event["ph"] in ("t", "f") and "id" in event:
-            bound.setdefault(event["id"], []).append((event["pid"], event["tid"], float(event["ts"])))
+            bound.setdefault(event["id"], []).append((event["pid"], event["tid"], _number(event["ts"])))
         elif event["ph"] == "C":
             args = event["args"]
             for key, value in args.items():
                 name = event["name"] if len(args) == 1 else f"{event['name']}.{key}"
-                counters.append((group, name, float(event["ts"]), float(value)))
+                counters.append((group, _text(name), _number(event["ts"]), _number(value)))
     flows = {flow: [begun[at] for at in places if at in begun] for flow, places in bound.items()}
     return Trace(tuple(sorted(spans, key=lambda row: row[3])), tuple(sorted(counters, key=lambda row: row[2])), _flow_rows(flows))
 

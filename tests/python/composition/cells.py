@@ -5,6 +5,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import vitro
 from conftest import ROOT
 from vitro.base.trees import nested
@@ -92,18 +93,19 @@ def pairs():
     """-> few cells that hold every pair of values of any two axes which some cell holds. Greedy, the same each time."""
     cells = all_cells()
     random.Random(1).shuffle(cells)
-    wanted = {pair for cell in cells for pair in _pairs_of(cell)}
+    numbers: dict = {}  # of pairs
+    of_cell = np.array([[numbers.setdefault(pair, len(numbers)) for pair in itertools.combinations(vars(cell).items(), 2)]
+                        for cell in cells])
+    new = np.full(len(cells), of_cell.shape[1])  # pairs of each cell that no chosen one has
+    held = np.zeros(len(numbers), bool)
     chosen = []
-    while wanted:
-        best = max(cells, key=lambda cell: len(wanted & _pairs_of(cell)))
-        wanted -= _pairs_of(best)
-        chosen.append(best)
+    while not held.all():
+        best = int(new.argmax())
+        chosen.append(cells[best])
+        for pair in of_cell[best][~held[of_cell[best]]]:
+            new -= (of_cell == pair).any(axis=1)
+        held[of_cell[best]] = True
     return chosen
-
-
-def _pairs_of(cell):
-    values = tuple(vars(cell).items())
-    return set(itertools.combinations(values, 2))
 
 
 def _parts(cell, loads):

@@ -35,6 +35,7 @@ def scored(model, folder, texts, scheme, **gptq):
     return vitro.perplexity(path, texts[1])
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("model, scheme", [(MIXTURE, "w2g32"), pytest.param(RELU, "w2g64z", marks=pytest.mark.all),
                                            pytest.param(MIXTURE, "w3_channel", marks=pytest.mark.all),
                                            pytest.param(RELU, "w1g64", marks=pytest.mark.all),

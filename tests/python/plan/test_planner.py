@@ -164,6 +164,7 @@ def test_a_plan_runs_on_drawn_neurons(plan, model, tmp_path, native):
     assert fewer["metrics"]["decode_tokens_per_s"] < result["metrics"]["decode_tokens_per_s"]
 
 
+@pytest.mark.all
 def test_tokens_of_a_planned_run_are_those_of_memory(recording, tmp_path, native):
     """From a recording of the embedded ReGLU model, at 75 % in DRAM, to its reference tokens."""
     case = json.loads((MODELS / "reference.json").read_text())["models"][RELU.name]["greedy"][0]

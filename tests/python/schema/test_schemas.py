@@ -54,6 +54,7 @@ def kind_of(path):
     return FOLDERS[path.relative_to(ROOT / "configs").parts[0]] if path.is_relative_to(ROOT / "configs") else "experiment"
 
 
+@pytest.mark.all
 def test_every_file_of_the_tree_is_right(checkers):
     paths = [path for folder in ("configs", "experiments", "examples") for path in sorted((ROOT / folder).rglob("*.yaml"))]
     wrong, count = [], 0

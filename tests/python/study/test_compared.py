@@ -13,6 +13,7 @@ COMPARE = STUDY + """  compare:
 """
 
 
+@pytest.mark.all
 def test_they_are_told_against_the_front_and_change_nothing_of_the_search(fake, tmp_path):
     path = fake.write(COMPARE)
     frame = vitro.search(path, out="o")
@@ -60,6 +61,7 @@ def test_the_command_prints_them(fake):
     assert [row["label"] for row in told] == ["small", "as it is"]
 
 
+@pytest.mark.all
 def test_one_that_fails_or_breaks_a_constraint_is_said(fake):
     text = COMPARE.replace("  over:", "  constraints: {peak_memory_bytes: {max: 5.0e+6}}\n  over:").replace(
         "as it is: {}", "broken: {fake.fail: boom}\n    large: {memory.budget: 7 MiB}")

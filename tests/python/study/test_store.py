@@ -176,7 +176,7 @@ def test_a_value_in_front_reruns_only_itself(fake, tmp_path):
     assert len(answer.json["rows"]) == 6 and runs(tmp_path) == 4 + 2
 
 
-@pytest.mark.parametrize("key", ["model.gguf", "engine.replay", "device.plugins"])
+@pytest.mark.parametrize("key", ["model.gguf", *(pytest.param(key, marks=pytest.mark.all) for key in ("engine.replay", "device.plugins"))])
 def test_a_changed_file_reruns_the_rows_that_it_touches_alone(fake, tmp_path, key):
     """A model, a recording, a plug-in."""
     for name in ("a.bin", "b.bin"):

@@ -52,6 +52,7 @@ def test_every_page_and_notebook_is_there_and_in_the_index_of_the_search(site):
     assert (site / "notebooks/first_hour.ipynb").is_file() and not list(site.rglob("*.py"))
 
 
+@pytest.mark.all
 def test_nothing_is_loaded_from_the_network(site):
     urls = set()
     for page in site.rglob("*.html"):

@@ -129,3 +129,25 @@ def test_polars_has_the_same_tables(tmp_path, monkeypatch):
 def test_a_page_shows_how_busy_each_track_is():
     page = trace.Trace((("units", "cpu0", "matmul <a>", 0.0, 2000.0, ""), ("storage", "flash", "read", 0.0, 1000.0, "")), ())._repr_html_()
     assert "units/cpu0" in page and "50.0%" in page and "matmul 100%" in page and "2 ms" in page
+
+
+SPAN = span(2, 1.5, 2)
+
+
+@pytest.mark.parametrize("events", [
+    [SPAN | {"name": 1.5}], [SPAN | {"ts": "soon"}], [SPAN | {"dur": None}], [SPAN | {"ts": 1e999}], [SPAN | {"pid": [1]}],
+    [SPAN | {"dur": 10 ** 400}],
+    [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": 3}}], [{"ph": "C", "pid": 1, "ts": 2, "name": 7, "args": {"x": 3}}],
+    [{"ph": "C", "pid": 1, "ts": 2, "name": "bytes", "args": {"x": "many"}}], {"traceEvents": 3}, [3], "text", [[]] * 2,
+], ids=lambda events: json.dumps(events)[:60])
+def test_what_is_no_trace_is_named(tmp_path, events):
+    (tmp_path / "trace.json").write_text(json.dumps(events))
+    with pytest.raises(vitro.ConfigError, match="trace.json: is not a Perfetto trace"):
+        vitro.load_trace(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b"\xff\xfe", b"", b"{}"], ids=["deep", "no text", "empty", "no events"])
+def test_bytes_that_are_no_trace_are_named(tmp_path, data):
+    (tmp_path / "trace.json").write_bytes(data)
+    with pytest.raises(vitro.ConfigError, match="trace.json: is not a Perfetto trace"):
+        vitro.load_trace(tmp_path)
