@@ -170,7 +170,7 @@ def load_trace(path: str | os.PathLike[str]) -> Trace:
         events = json.loads(file.read_text())
         events = events["traceEvents"] if isinstance(events, dict) else events
         return _from_events(events)
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:  # of texts, numbers, and what holds them
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{file}: is not a Perfetto trace ({type(error).__name__}: {error})") from None
 
 
