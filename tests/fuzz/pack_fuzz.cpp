@@ -1,5 +1,5 @@
 // A packed file around any plan. The first byte says which of the checksums are right, and whether the plan is to be of the model that the
-// file is opened with; the plan's text follows, and after a zero byte what the sections hold. Or, as that byte may say, any bytes as a file.
+// file is opened with; the plan's text follows, after a zero byte what the sections hold. Or, as that byte may say, any bytes as a file.
 #include <nlohmann/json.hpp>
 
 #include "engine/base/hash.hpp"
