@@ -170,9 +170,9 @@ def pytest(every):
 
 def fuzz():
     """Builds every *_fuzz target and lets each try some thousand inputs, from the seeds in tests/fuzz/<target>."""
-    build, log = ROOT / "build" / "fuzz", RESULTS / "fuzz-build.log"
+    build, log = ROOT / "build" / "asan", RESULTS / "fuzz-build.log"
     with open(log, "w") as out:
-        if subprocess.run(["cmake", "-S", ROOT, "--preset", "fuzz"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
+        if subprocess.run(["cmake", "-S", ROOT, "--preset", "asan"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
             return broken("fuzz", "does not configure", log)
         targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True).stdout
         programs = sorted(build / name for name in re.findall(r"^(\S+_fuzz): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))

@@ -67,6 +67,7 @@ TraceConfig read_trace(Reader reader) {
 }  // namespace
 
 Experiment read_experiment(const Node& given) {
+  if (!given.is_map()) fail_at(given.origin(), "experiment", "is missing (expected a map of keys)");
   Node root = given;
   if (const Node* engine = given.find("engine"); engine == nullptr || engine->is_map() || engine->is_null()) {
     root.set("engine", over_policy(canonical_engine(engine == nullptr || engine->is_null() ? Node::map({}) : *engine)));

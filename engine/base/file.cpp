@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,12 @@ void InputFile::read_at(Bytes offset, std::span<std::byte> into) const {
     }
     done += static_cast<std::size_t>(n);
   }
+}
+
+std::string one_path(const std::string& path) {
+  std::error_code error;  // links in a circle, a folder that may not be read
+  const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
+  return error ? path : found.string();
 }
 
 std::string read_text(const std::string& path) {

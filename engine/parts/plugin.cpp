@@ -20,10 +20,11 @@ void show_our_symbols() {
 
 void load_parts(const std::string& path, const std::string& where) {
   static std::set<std::string> loaded;  // by the policy thread alone, before a run
-  const std::string file = std::filesystem::weakly_canonical(path).string();
+  const std::string file = one_path(path);
   if (loaded.contains(file)) return;
   const auto fail = [&](const std::string& problem) { throw ConfigError(fmt::format("{}: \"{}\" {}", where, path, problem)); };
-  if (!std::filesystem::is_regular_file(file)) fail("is not a file (paths start at the file that names them)");
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(file, unknown)) fail("is not a file (paths start at the file that names them)");
   show_our_symbols();
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) fail(fmt::format("does not load: {} (expected a shared object built with this engine's headers)", ::dlerror()));

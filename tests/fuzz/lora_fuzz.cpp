@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::attempt([&] {
     const LoraFile lora = LoraFile::open(file.path(), base);
     for (const LoraPair& pair : lora.pairs()) {
-      VITRO_CHECK(pair.rank() > 0 && pair.rank() == pair.a->shape[1], "both matrices of a pair have one rank");
+      VITRO_CHECK(pair.rank() > 0 && pair.rank() == pair.a->dims[1], "both matrices of a pair have one rank");
     }
     const LoraAdapter adapter = adapter_from_file("fuzz", 0.5, lora, config);
     for (const auto& [of, matrices] : adapter.matrices) {

@@ -35,6 +35,17 @@ TEST(Experiment, defaults_are_the_plain_ones) {
   EXPECT_FALSE(e.memory.budget.has_value());
 }
 
+TEST(Experiment, is_a_map) {
+  for (const char* text : {"3", "[]", "null", "\"text\""}) {
+    try {
+      read_experiment(parse_json(text, "e.json"));
+      FAIL() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("e.json:1: experiment: is missing"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Experiment, versions_are_written_and_newer_ones_refused) {
   EXPECT_EQ(read_experiment(parse_json(kMinimal, "e.json")).resolved.find("schema")->text(), "vitro.experiment/1");
   EXPECT_EQ(read_with("schema", R"("vitro.experiment/1")").name, "e");

@@ -81,6 +81,16 @@ TEST_F(Files, what_the_user_named_wrongly_is_a_config_error_with_the_path) {
   EXPECT_EQ(message_of<ConfigError>([&] { OutputFile(path("no/such")); }), path("no/such") + ": can not write: No such file or directory");
 }
 
+TEST_F(Files, have_one_path_however_they_are_spelled) {
+  write("a", "x");
+  fs::create_symlink("a", path("link"));
+  fs::create_symlink("circle", path("circle"));
+  const std::string a = fs::canonical(path("a")).string();
+  for (const char* name : {"a", "link", "./a", "none/../a"}) EXPECT_EQ(one_path(path(name)), a) << name;
+  EXPECT_EQ(one_path(path("circle")), path("circle")) << "leads nowhere";
+  EXPECT_EQ(fs::path(one_path(path("none"))).filename(), "none");
+}
+
 TEST_F(Files, a_read_past_the_end_says_where_the_file_ends) {
   write("a", "hello");
   const InputFile file(path("a"));
