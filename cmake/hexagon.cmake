@@ -1,5 +1,6 @@
 # The Hexagon worker and the packet counter of qemu-hexagon, where their tools are there. Sets VITRO_HEXAGON_WORKER and
-# VITRO_HEXAGON_COUNTER to the paths of the two, or to nothing; the target hexagon_worker builds both.
+# VITRO_HEXAGON_COUNTER to the paths of the two, or to nothing; the target hexagon_worker builds both. With tests also
+# the target hexagon_phone: the worker with the phone's layer of the operating system.
 set(VITRO_HEXAGON_WORKER "")
 set(VITRO_HEXAGON_COUNTER "")
 find_program(HEXAGON_CXX clang++-19)
@@ -17,17 +18,23 @@ set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -Wall -Wextra -I${PROJECT_SOURCE_DIR})
 file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/stage_plan.hpp)
 # Source by source, so that builds with other presets take them from the compiler cache.
+function(hexagon_object file folder)
+  get_filename_component(name ${file} NAME_WE)
+  add_custom_command(OUTPUT ${folder}/${name}.o
+    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${HEXAGON_CXX} ${flags} ${ARGN} -c ${file} -o ${folder}/${name}.o
+    DEPENDS ${file} ${headers} VERBATIM)
+endfunction()
+function(hexagon_program path)
+  add_custom_command(OUTPUT ${path}
+    COMMAND ${HEXAGON_CXX} --target=hexagon-unknown-linux-musl -nostdlib -static -fuse-ld=lld ${ARGN} -o ${path} DEPENDS ${ARGN} VERBATIM)
+endfunction()
 set(objects)
-foreach(file attention_kernels dma dot_kernels half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels scaled_kernels
-        stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
-  add_custom_command(OUTPUT ${folder}/${file}.o
-    COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${HEXAGON_CXX} ${flags} -c ${source}/hvx_worker/${file}.cpp -o ${folder}/${file}.o
-    DEPENDS ${source}/hvx_worker/${file}.cpp ${headers} VERBATIM)
+foreach(file attention_kernels dma dot_kernels freestanding half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels
+        scaled_kernels stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
+  hexagon_object(${source}/hvx_worker/${file}.cpp ${folder})
   list(APPEND objects ${folder}/${file}.o)
 endforeach()
-add_custom_command(OUTPUT ${folder}/vitro-hexagon-worker
-  COMMAND ${HEXAGON_CXX} --target=hexagon-unknown-linux-musl -nostdlib -static -fuse-ld=lld ${objects} -o ${folder}/vitro-hexagon-worker
-  DEPENDS ${objects} VERBATIM)
+hexagon_program(${folder}/vitro-hexagon-worker ${objects})
 
 # Built without the sanitizers of the rest: it lives in the emulator's process.
 add_custom_command(OUTPUT ${folder}/libvitro_packet_counts.so
@@ -37,3 +44,15 @@ add_custom_command(OUTPUT ${folder}/libvitro_packet_counts.so
 add_custom_target(hexagon_worker DEPENDS ${folder}/vitro-hexagon-worker ${folder}/libvitro_packet_counts.so)
 set(VITRO_HEXAGON_WORKER ${folder}/vitro-hexagon-worker)
 set(VITRO_HEXAGON_COUNTER ${folder}/libvitro_packet_counts.so)
+
+# The phone's build, but for one thing: QuRT and FastRPC are not there, so functions of their names stand in.
+if(VITRO_TESTS)
+  set(phone ${PROJECT_SOURCE_DIR}/tests/engine/kernels/hexagon/phone)
+  file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/stage_plan.hpp
+       ${phone}/*.h ${phone}/*.hpp)
+  hexagon_object(${source}/hvx_worker/system_qurt.cpp ${folder} -I${phone})
+  hexagon_object(${phone}/phone.cpp ${folder} -I${phone})
+  list(REMOVE_ITEM objects ${folder}/system.o)
+  hexagon_program(${folder}/vitro-hexagon-phone ${objects} ${folder}/system_qurt.o ${folder}/phone.o)
+  add_custom_target(hexagon_phone DEPENDS ${folder}/vitro-hexagon-phone)
+endif()

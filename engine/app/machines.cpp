@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "engine/host/hexagon_fastrpc.hpp"
 #include "engine/host/hexagon_qemu.hpp"
 #include "engine/host/host_machine.hpp"
 #include "engine/host/opencl_device.hpp"
@@ -29,13 +30,20 @@ void take_gpu(HostOptions& options) {
   options.gpu = {name, [device] { return make_opencl_device(device); }};
 }
 
+HexagonTransportFactory hexagon_transport(WorkerTransport way) {
+  std::string why;
+  const bool fastrpc = way == WorkerTransport::fastrpc || (way == WorkerTransport::automatic && have_fastrpc(why));
+  if (fastrpc) return [] { return make_fastrpc_hexagon(); };
+  return [] { return make_qemu_hexagon(); };
+}
+
 }  // namespace
 
 std::unique_ptr<MachineHost> make_host(const MachineRequest& request, Function& function, TraceSink& trace) {
   if (request.kind != "host") throw ConfigError("machine: this build has no simulator (expected machine: host)");
   HostOptions options;
   options.unit_names = request.units;
-  if (std::erase(options.unit_names, "hexagon") > 0) options.hexagon.transport = [] { return make_qemu_hexagon(); };
+  if (std::erase(options.unit_names, "hexagon") > 0) options.hexagon.transport = hexagon_transport(request.transport);
   options.hexagon.products = request.code_products;
   options.hexagon.stages.threads = request.hvx_threads;
   options.hexagon.stages.buffers = request.stage_buffers;

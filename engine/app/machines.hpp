@@ -8,6 +8,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/base/stage_plan.hpp"
+#include "engine/base/worker_transport.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/machine.hpp"
 #include "engine/ops/variants.hpp"
@@ -28,6 +29,7 @@ struct MachineRequest {
   CodeMatmul code_products = CodeMatmul::automatic;  // of an accelerator that lays weights out itself
   std::uint32_t hvx_threads = 4, stage_buffers = 2;  // host: of a Hexagon's worker
   hexagon::Spill spill = hexagon::Spill::tcm;
+  WorkerTransport transport = WorkerTransport::automatic;
 };
 // Throws ConfigError for a device or units that do not fit. Function and trace outlive the machine.
 using MachineFactory = std::function<std::unique_ptr<MachineHost>(const MachineRequest&, Function&, TraceSink&)>;

@@ -97,6 +97,7 @@ MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {
   request.hvx_threads = e.engine.placement.hvx_threads;
   request.stage_buffers = e.engine.placement.stage_buffers;
   request.spill = e.engine.placement.spill;
+  request.transport = e.engine.placement.transport;
   request.phantom = !e.engine.numerics();
   request.seed = e.workload.seed;
   request.scratch_folder = e.engine.kv.scratch;

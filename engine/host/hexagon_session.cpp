@@ -40,6 +40,11 @@ Status poll(std::chrono::microseconds spin, Done done, Check check) {
   }
 }
 
+std::string dead(std::string_view what, HexagonTransport& transport) {
+  const std::string words = transport.last_words();
+  return words.empty() ? std::string(what) : fmt::format("{}: {}", what, words);
+}
+
 }  // namespace
 
 HexagonSession::HexagonSession(std::unique_ptr<HexagonTransport> transport, HexagonLimits limits)
@@ -75,7 +80,7 @@ Status HexagonSession::start() {
         return response_.ready == hexagon::kMagic;
       },
       [&]() -> Status {
-        if (!transport_->alive()) return fail("the worker ended before it was ready");
+        if (!transport_->alive()) return fail(dead("the worker ended before it was ready", *transport_));
         return Clock::now() < give_up ? Status{} : fail("the worker was not ready in time");
       });
 }
@@ -183,7 +188,7 @@ Status HexagonSession::wait(std::uint32_t sequence) {
         return response_.sequence == sequence;
       },
       [&]() -> Status {
-        if (!transport_->alive()) return fail("the worker died");
+        if (!transport_->alive()) return fail(dead("the worker died", *transport_));
         const std::uint32_t answered = response_.sequence;
         if (answered != sequence && answered != sequence - 1) return fail("the worker answered a request that was never sent");
         if (response_.progress != progress) {

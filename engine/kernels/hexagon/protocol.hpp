@@ -150,6 +150,17 @@ struct Response {
 };
 static_assert(sizeof(Response) <= kResultsStart);
 
+// By which a worker is told where its regions are: the arguments of its one method over FastRPC (kServe), all of them in one buffer, as
+// the stubs of Qualcomm's compiler for `long serve(in long, in unsigned long, in long, in unsigned long)` would pack them.
+struct ServeCall {
+  int32_t inbound_fd;
+  uint32_t inbound_bytes;
+  int32_t outbound_fd;
+  uint32_t outbound_bytes;
+};
+inline constexpr uint32_t kServe = 2;  // 0 and 1 are open and close
+inline constexpr const char* kModuleUri = "file:///libvitro_hexagon_skel.so?vitro_hexagon_skel_handle_invoke&_modver=1.0";
+
 // A step is a bijection of either argument: one wrong word is always seen, several but for one time in 2^32.
 inline uint32_t checksum_words(uint32_t seed, const uint32_t* words, uint32_t count) {
   uint32_t sum = 0x811c9dc5u ^ seed;

@@ -56,7 +56,7 @@ VariantId read_activations(Reader& reader, const PlacementConfig& placement) {
 
 // How the worker of a Hexagon carries matmuls out; a simulated one has its device file.
 void read_stages(Reader& reader, PlacementConfig& placement) {
-  for (const std::string_view key : {"hvx_threads", "stage_buffers", "spill"}) {
+  for (const std::string_view key : {"hvx_threads", "stage_buffers", "spill", "transport"}) {
     if (!reader.has(key)) continue;
     if (std::ranges::count(placement.units, "hexagon") + std::ranges::count(placement.graph_units, "hexagon") == 0 &&
         placement.unit != "hexagon") {
@@ -68,6 +68,10 @@ void read_stages(Reader& reader, PlacementConfig& placement) {
       const auto& names = hexagon::kSpillNames;
       const std::string place = reader.choice(key, {std::begin(names), std::end(names)}, names[0]);
       placement.spill = static_cast<hexagon::Spill>(std::ranges::find(names, place) - std::begin(names));
+    } else if (key == "transport") {
+      const auto& names = kWorkerTransportNames;
+      const std::string way = reader.choice(key, {std::begin(names), std::end(names)}, names[0]);
+      placement.transport = static_cast<WorkerTransport>(std::ranges::find(names, way) - std::begin(names));
     } else {
       placement.stage_buffers = static_cast<std::uint32_t>(reader.choice(key, {"0", "1", "2"}, "2")[0] - '0');
     }

@@ -9,6 +9,7 @@
 #include "engine/base/registry.hpp"
 #include "engine/base/stage_plan.hpp"
 #include "engine/base/units.hpp"
+#include "engine/base/worker_transport.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro {
@@ -43,6 +44,7 @@ struct PlacementConfig {
   std::uint32_t hvx_threads = 4;         // of `hexagon`: that share a step of a matmul on its matrix unit
   std::uint32_t stage_buffers = 2;       // of `hexagon`: between two stages of it
   hexagon::Spill spill{};                // of `hexagon`: where sums of look-ups wait for more of the depth
+  WorkerTransport transport{};           // of `hexagon`: how its worker is reached
   Node options;                          // for the kind itself; null: none
 };
 

@@ -18,6 +18,13 @@ enum class Fault {
   die_in_transfer, hang_in_transfer, die_in_vector, hang_in_vector, die_in_matrix, hang_in_matrix,  // of a product in stages
 };
 
+// All of its threads, when this returns: on a busy machine that takes longer than an answer does.
+inline void stop_process(int process) {
+  ::kill(process, SIGSTOP);
+  siginfo_t stopped;
+  ::waitid(P_PID, static_cast<id_t>(process), &stopped, WSTOPPED);
+}
+
 // The cache-maintenance points are where the two processors meet, so that is where faults strike: a request is cleaned
 // before and after it is posted, and what the worker wrote is invalidated before it is read.
 class FaultyTransport final : public HexagonTransport {
@@ -34,6 +41,7 @@ class FaultyTransport final : public HexagonTransport {
     return inner_->start();
   }
   bool alive() override { return inner_->alive(); }
+  std::string last_words() override { return inner_->last_words(); }
   int process() const override { return inner_->process(); }
   void stop() override { inner_->stop(); }
   std::vector<PacketCount> packets() const override { return inner_->packets(); }
@@ -43,7 +51,7 @@ class FaultyTransport final : public HexagonTransport {
     if (begin != inbound().data() || response().ready != hexagon::kMagic) return;
     if (request().sequence == posted_) {
       if (take(Fault::die, posted_ + 1)) ::kill(process(), SIGKILL);
-      if (take(Fault::hang, posted_ + 1)) ::kill(process(), SIGSTOP);
+      if (take(Fault::hang, posted_ + 1)) stop_process(process());
       return;
     }
     posted_ = request().sequence;
@@ -104,9 +112,7 @@ class FaultyTransport final : public HexagonTransport {
   void strike_in(hexagon::Stage stage, int signal) {
     while (response().sequence != posted_) {
       if (!within(stage)) continue;
-      ::kill(process(), SIGSTOP);
-      siginfo_t stopped;
-      ::waitid(P_PID, static_cast<id_t>(process()), &stopped, WSTOPPED);
+      stop_process(process());
       if (within(stage)) {
         if (signal != 0) ::kill(process(), signal);
         return;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/engine/host/hexagon_faults.hpp"
+#include "tests/engine/host/worker_ways.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
@@ -15,8 +16,8 @@ using testing::HasSubstr;
 
 // A request whose result is its input, so that a wrong answer shows.
 struct Bench {
-  explicit Bench(std::map<std::uint32_t, Fault> faults, bool stays_dead = false, int patience_ms = 5000) {
-    auto transport = std::make_unique<FaultyTransport>(make_qemu_hexagon({{}, {}, 64 * MiB, 32 * MiB}), std::move(faults), stays_dead);
+  Bench(Way way, std::map<std::uint32_t, Fault> faults, bool stays_dead = false, int patience_ms = 5000) {
+    auto transport = std::make_unique<FaultyTransport>(make_worker(way, 64 * MiB, 32 * MiB), std::move(faults), stays_dead);
     faulty = transport.get();
     HexagonLimits limits;
     limits.progress = std::chrono::milliseconds(patience_ms);
@@ -45,14 +46,16 @@ struct Bench {
   std::unique_ptr<HexagonSession> session;
 };
 
-class OneFault : public testing::TestWithParam<Fault> {
+class OneFault : public testing::TestWithParam<std::tuple<Way, Fault>> {
  protected:
-  static int patience() { return GetParam() == Fault::hang ? 2000 : 5000; }
+  static Way way() { return std::get<0>(GetParam()); }
+  static Fault fault() { return std::get<1>(GetParam()); }
+  static int patience() { return fault() == Fault::hang ? 2000 : 5000; }
 };
 
 TEST_P(OneFault, costs_a_restart_and_nothing_else) {
-  VITRO_NEEDS_HEXAGON();
-  Bench bench({{2, GetParam()}}, false, patience());
+  VITRO_NEEDS_WAY(way());
+  Bench bench(way(), {{2, fault()}}, false, patience());
   for (std::uint32_t i = 1; i <= 4; ++i) EXPECT_TRUE(bench.copy(i)) << i;
   EXPECT_EQ(bench.faulty->struck, 1);
   EXPECT_EQ(bench.faulty->starts, 2);
@@ -61,8 +64,8 @@ TEST_P(OneFault, costs_a_restart_and_nothing_else) {
 }
 
 TEST_P(OneFault, the_second_time_ends_the_worker) {
-  VITRO_NEEDS_HEXAGON();
-  Bench bench({{2, GetParam()}, {3, GetParam()}}, false, patience());  // the repeated request fails as well
+  VITRO_NEEDS_WAY(way());
+  Bench bench(way(), {{2, fault()}, {3, fault()}}, false, patience());  // the repeated request fails as well
   EXPECT_TRUE(bench.copy(1));
   EXPECT_FALSE(bench.copy(2));
   EXPECT_FALSE(bench.copy(3));
@@ -72,12 +75,15 @@ TEST_P(OneFault, the_second_time_ends_the_worker) {
   EXPECT_THAT(bench.session->notes(), Contains(HasSubstr("was stopped")));
 }
 
-INSTANTIATE_TEST_SUITE_P(all, OneFault,
-                         testing::Values(Fault::die, Fault::hang, Fault::corrupt_result, Fault::corrupt_sum, Fault::wrong_sequence));
+const auto kFaults = testing::Values(Fault::die, Fault::hang, Fault::corrupt_result, Fault::corrupt_sum, Fault::wrong_sequence);
+INSTANTIATE_TEST_SUITE_P(all, OneFault, testing::Combine(testing::Values(Way::qemu, Way::fastrpc), kFaults));
 
-TEST(HexagonSession, a_worker_may_die_within_an_operator) {
-  VITRO_NEEDS_HEXAGON();
-  Bench bench({{2, Fault::die_computing}});
+class SessionBy : public testing::TestWithParam<Way> {};
+INSTANTIATE_TEST_SUITE_P(all, SessionBy, testing::Values(Way::qemu, Way::fastrpc), testing::PrintToStringParamName());
+
+TEST_P(SessionBy, a_worker_may_die_within_an_operator) {
+  VITRO_NEEDS_WAY(GetParam());
+  Bench bench(GetParam(), {{2, Fault::die_computing}});
   EXPECT_TRUE(bench.copy(1));
   // Two operators: progress is seen after the first one.
   EXPECT_TRUE(bench.copy(2, 4 * 1024 * 1024));
@@ -85,9 +91,9 @@ TEST(HexagonSession, a_worker_may_die_within_an_operator) {
   EXPECT_EQ(bench.faulty->starts, bench.faulty->finished_first ? 1 : 2);
 }
 
-TEST(HexagonSession, a_worker_that_does_not_come_back_is_given_up) {
-  VITRO_NEEDS_HEXAGON();
-  Bench bench({{1, Fault::die}}, true);
+TEST_P(SessionBy, a_worker_that_does_not_come_back_is_given_up) {
+  VITRO_NEEDS_WAY(GetParam());
+  Bench bench(GetParam(), {{1, Fault::die}}, true);
   EXPECT_FALSE(bench.copy(1));
   EXPECT_FALSE(bench.session->usable());
   EXPECT_THAT(bench.session->notes(), Contains(HasSubstr("did not come back")));
@@ -105,9 +111,9 @@ TEST(HexagonSession, a_program_that_is_no_worker_leaves_the_cpu) {
   EXPECT_THAT(session.notes(), Contains(HasSubstr("did not start")));
 }
 
-TEST(HexagonSession, says_when_it_is_full) {
-  VITRO_NEEDS_HEXAGON();
-  Bench bench({});
+TEST_P(SessionBy, says_when_it_is_full) {
+  VITRO_NEEDS_WAY(GetParam());
+  Bench bench(GetParam(), {});
   EXPECT_TRUE(bench.session->place(32 * MiB).ok());
   EXPECT_EQ(bench.session->place(32 * MiB).status().code, Code::over_budget);
   EXPECT_EQ(bench.session->scratch(32 * MiB).status().code, Code::over_budget);
@@ -116,7 +122,7 @@ TEST(HexagonSession, says_when_it_is_full) {
 // The reader of executed packets, and what it reads: HVX packets of the kernel that ran, none of one that did not.
 TEST(HexagonSession, counts_executed_packets_by_function) {
   VITRO_NEEDS_HEXAGON();
-  Bench bench({});
+  Bench bench(Way::qemu, {});
   const auto packets_of = [&](const std::string& function) {
     for (const PacketCount& count : bench.session->transport().packets()) {
       if (count.function == function) return count;

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/hexagon/stage_layout.hpp"
 #include "tests/engine/host/hexagon_faults.hpp"
+#include "tests/engine/host/worker_ways.hpp"
 #include "tests/effort.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
@@ -126,11 +127,12 @@ TEST(StagePackets, are_those_of_the_threads_that_a_stage_has) {
   EXPECT_GT(packets("vector", "hvx3"), least / 2);
 }
 
-class FaultInStage : public testing::TestWithParam<Fault> {};
+class FaultInStage : public testing::TestWithParam<std::tuple<Way, Fault>> {};
 
 TEST_P(FaultInStage, costs_a_restart_and_no_bit) {
-  VITRO_NEEDS_HEXAGON();
-  auto transport = std::make_unique<FaultyTransport>(make_qemu_hexagon({{}, {}, 64 * MiB, 16 * MiB}), std::map<std::uint32_t, Fault>{});
+  const auto [way, fault] = GetParam();
+  VITRO_NEEDS_WAY(way);
+  auto transport = std::make_unique<FaultyTransport>(make_worker(way, 64 * MiB, 16 * MiB), std::map<std::uint32_t, Fault>{});
   FaultyTransport& faulty = *transport;
   HexagonLimits limits;
   limits.progress = std::chrono::milliseconds(2000);
@@ -143,7 +145,7 @@ TEST_P(FaultInStage, costs_a_restart_and_no_bit) {
   };
   int tries = 0;
   do {
-    faulty.arm(GetParam());
+    faulty.arm(fault);
     product();
   } while (faulty.finished_first && ++tries < 20);
   ASSERT_FALSE(faulty.finished_first) << "no fault came in time";
@@ -157,7 +159,8 @@ TEST_P(FaultInStage, costs_a_restart_and_no_bit) {
 const std::vector<Fault> kAll = {Fault::die_in_transfer, Fault::hang_in_transfer, Fault::die_in_vector, Fault::hang_in_vector,
                                  Fault::die_in_matrix,   Fault::hang_in_matrix,   Fault::corrupt_log,   Fault::impossible_log};
 const std::vector<Fault> kFew = {Fault::die_in_transfer, Fault::hang_in_vector, Fault::die_in_matrix, Fault::corrupt_log};
-INSTANTIATE_TEST_SUITE_P(all, FaultInStage, testing::ValuesIn(all_or_few(kAll, kFew)));
+INSTANTIATE_TEST_SUITE_P(all, FaultInStage,
+                         testing::Combine(testing::Values(Way::qemu, Way::fastrpc), testing::ValuesIn(all_or_few(kAll, kFew))));
 
 }  // namespace
 }  // namespace vitro::test

@@ -9,17 +9,18 @@
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "tests/engine/host/worker_ways.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
 namespace vitro::test {
 
 class HexagonUnitTest : public testing::Test {
  protected:
-  HexagonUnitTest() : function_(ComputeOptions{"portable"}) {
-    if (!have_qemu_hexagon()) return;
+  explicit HexagonUnitTest(Way way = Way::qemu) : function_(ComputeOptions{"portable"}) {
+    if (!have_way(way)) return;
     HostOptions options;
     options.units = 1;
-    options.hexagon.transport = [] { return make_qemu_hexagon({{}, {}, 4 * MiB, MiB}); };
+    options.hexagon.transport = [way] { return make_worker(way, 4 * MiB, MiB); };
     options.hexagon.sessions = 2;
     host_ = make_host_machine(options, function_, trace_);
   }

@@ -17,8 +17,14 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST_F(HexagonUnitTest, stands_behind_the_cores_and_runs_graphs_alone) {
-  VITRO_NEEDS_HEXAGON();
+class HexagonUnitBy : public HexagonUnitTest, public testing::WithParamInterface<Way> {
+ protected:
+  HexagonUnitBy() : HexagonUnitTest(GetParam()) {}
+};
+INSTANTIATE_TEST_SUITE_P(all, HexagonUnitBy, testing::Values(Way::qemu, Way::fastrpc), testing::PrintToStringParamName());
+
+TEST_P(HexagonUnitBy, stands_behind_the_cores_and_runs_graphs_alone) {
+  VITRO_NEEDS_WAY(GetParam());
   EXPECT_EQ(host_->machine().units.size(), 2u);
   EXPECT_EQ(unit().caps().name, "hexagon");
   EXPECT_TRUE(unit().caps().static_graphs);
@@ -28,8 +34,8 @@ TEST_F(HexagonUnitTest, stands_behind_the_cores_and_runs_graphs_alone) {
   EXPECT_EQ(status.code, Code::unsupported_shape);
 }
 
-TEST_F(HexagonUnitTest, a_chain_may_feed_itself_and_share_inputs) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, a_chain_may_feed_itself_and_share_inputs) {
+  VITRO_NEEDS_WAY(GetParam());
   const View x = view({3, 64, 0}, Format::f32);
   KernelCall first = product(view({96, 64, 0}, Format::q8_0), x), second = product(view({64, 64, 0}, Format::q4_0), x);
   KernelCall third = product(view({32, 96, 0}, Format::q4_0), first.out[0]);
@@ -46,8 +52,8 @@ TEST_F(HexagonUnitTest, a_chain_may_feed_itself_and_share_inputs) {
 }
 
 // Views of one buffer that begin at the same place are not the same input.
-TEST_F(HexagonUnitTest, tells_inputs_of_other_shapes_apart) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, tells_inputs_of_other_shapes_apart) {
+  VITRO_NEEDS_WAY(GetParam());
   const View wide = view({2, 64, 0}, Format::f32);
   View narrow = wide;
   narrow.shape = {1, 32, 0};
@@ -61,8 +67,8 @@ TEST_F(HexagonUnitTest, tells_inputs_of_other_shapes_apart) {
 }
 
 // 1 MiB of results is all that this session holds: larger products are the core's.
-TEST_F(HexagonUnitTest, results_that_do_not_fit_are_computed_by_the_core) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, results_that_do_not_fit_are_computed_by_the_core) {
+  VITRO_NEEDS_WAY(GetParam());
   const KernelCall large = product(view({1024, 32, 0}, Format::q8_0), view({300, 32, 0}, Format::f32));
   const auto expected = on_the_core(large);
   EXPECT_TRUE(launch(Chain(1, large)).ok());
@@ -70,8 +76,8 @@ TEST_F(HexagonUnitTest, results_that_do_not_fit_are_computed_by_the_core) {
   EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("1 operators ran on the CPU instead")));
 }
 
-TEST_F(HexagonUnitTest, writes_its_slice_and_nothing_else) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, writes_its_slice_and_nothing_else) {
+  VITRO_NEEDS_WAY(GetParam());
   KernelCall call = product(view({96, 64, 0}, Format::q8_0), view({2, 64, 0}, Format::f32));
   call.slice = {48, 32};
   std::memset(call.out[0].data(), 0, view_bytes(call.out[0]));
@@ -106,8 +112,8 @@ TEST_F(HexagonUnitTest, says_what_it_can_not_load) {
 }
 
 // A session here has room for 3.5 MiB of weights.
-TEST_F(HexagonUnitTest, a_second_session_opens_when_one_is_too_small) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, a_second_session_opens_when_one_is_too_small) {
+  VITRO_NEEDS_WAY(GetParam());
   const View x = view({1, 2048, 0}, Format::f32);
   const KernelCall first = product(view({1024, 2048, 0}, Format::q8_0), x), second = product(view({1024, 2048, 0}, Format::q8_0), x);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(launch(Chain(1, first)).ok());  // its weights take room once
@@ -121,8 +127,8 @@ TEST_F(HexagonUnitTest, a_second_session_opens_when_one_is_too_small) {
   EXPECT_TRUE(launch(Chain(1, product(view({64, 2048, 0}, Format::q8_0), x))).ok());  // what fits still does
 }
 
-TEST_F(HexagonUnitTest, a_matrix_larger_than_a_session_opens_none) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, a_matrix_larger_than_a_session_opens_none) {
+  VITRO_NEEDS_WAY(GetParam());
   const KernelCall call = product(view({4096, 2048, 0}, Format::q8_0), view({1, 2048, 0}, Format::f32));
   EXPECT_EQ(launch(Chain(1, call)).code, Code::over_budget);
   EXPECT_THAT(host_->report({}, {}).notes, testing::Not(testing::Contains(HasSubstr("sessions"))));
@@ -197,8 +203,8 @@ TEST_F(HexagonUnitTest, loading_does_not_wait_behind_a_launch) {
 }
 
 // Group formats in the int8 contract, in blocks of the weights' own size; the order and the roundings are the contract's.
-TEST_F(HexagonUnitTest, group_formats_follow_the_int8_contract) {
-  VITRO_NEEDS_HEXAGON();
+TEST_P(HexagonUnitBy, group_formats_follow_the_int8_contract) {
+  VITRO_NEEDS_WAY(GetParam());
   for (const Format format : all_formats()) {
     if (!format.is_group()) continue;
     const std::uint32_t group = format.block, k = 256;

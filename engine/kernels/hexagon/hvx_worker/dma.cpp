@@ -48,7 +48,7 @@ extern "C" [[gnu::noinline]] void dma_engine(void*) {
 
 bool dma_start(const DmaListener& to) {
   listener = to;
-  return start_thread(stack, sizeof stack, dma_engine, nullptr);
+  return start_thread(stack, sizeof stack, false, dma_engine, nullptr);
 }
 
 void dma_queue(const Transfer& transfer, uint32_t tag, bool first, bool last) {

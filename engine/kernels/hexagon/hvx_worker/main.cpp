@@ -8,16 +8,18 @@
 namespace vitro::hexagon {
 namespace {
 
-constexpr int kInboundFd = 3, kOutboundFd = 4;
-
-// Polls, since a wake-up through the kernel costs more than most operators; sleeps a little once nothing came for long.
-uint32_t wait_for_request(const Request& request, uint32_t last) {
+// Polls, since a wake-up through the kernel costs more than most operators; sleeps a little once nothing came for long. `last`: what was
+// answered, then what is asked for. False when nobody is left to ask.
+bool wait_for_request(const Request& request, uint32_t& last) {
   for (uint32_t looks = 0;; ++looks) {
     invalidate_cache(&request.sequence, sizeof request.sequence);
     const uint32_t sequence = request.sequence;
-    if (sequence != last) return sequence;
+    if (sequence != last) {
+      last = sequence;
+      return true;
+    }
     if (looks < 256) continue;
-    if (looks % 256 == 0 && orphaned()) leave(0);
+    if (looks % 256 == 0 && orphaned()) return false;
     sleep_us(looks < 4096 ? 20 : 1000);
   }
 }
@@ -55,23 +57,27 @@ void answer(const Request& request, Response& response, uint32_t sequence, const
 
 }  // namespace
 
-extern "C" [[noreturn]] void _start() {
-  auto* request = static_cast<const Request*>(map_shared(kInboundFd, kArenaStart, false));
-  if (request == nullptr || request->magic != kMagic || request->version != kVersion) leave(1);
-  const uint32_t inbound_bytes = request->inbound_bytes, outbound_bytes = request->outbound_bytes;
-  Regions regions{static_cast<const unsigned char*>(map_shared(kInboundFd, inbound_bytes, false)), inbound_bytes,
-                  static_cast<unsigned char*>(map_shared(kOutboundFd, outbound_bytes, true)), outbound_bytes};
-  if (regions.inbound == nullptr || regions.outbound == nullptr) leave(2);
-  auto& response = *reinterpret_cast<Response*>(regions.outbound);
+int serve(const ServeCall& call) {
+  const Regions regions{static_cast<const unsigned char*>(map_shared(call.inbound_fd, call.inbound_bytes, false)), call.inbound_bytes,
+                        static_cast<unsigned char*>(map_shared(call.outbound_fd, call.outbound_bytes, true)), call.outbound_bytes};
+  if (regions.inbound == nullptr || regions.outbound == nullptr) return 2;
+  const auto& request = *reinterpret_cast<const Request*>(regions.inbound);
+  invalidate_cache(&request, sizeof request);
+  if (request.magic != kMagic || request.version != kVersion) return 1;
+  if (request.inbound_bytes != call.inbound_bytes || request.outbound_bytes != call.outbound_bytes) return 1;
+  Response& response = regions.response();
+  invalidate_cache(&response, offsetof(Response, sums));
   uint32_t last = response.sequence;
   response.ready = kMagic;
   clean_cache(&response.ready, sizeof response.ready);
-  orphaned();
-  for (;;) {
-    last = wait_for_request(*request, last);
-    if (request->stop != 0) leave(0);
-    answer(*request, response, last, regions);
+  while (wait_for_request(request, last)) {
+    invalidate_cache(&request.stop, sizeof request.stop);
+    if (request.stop != 0) break;
+    answer(request, response, last, regions);
   }
+  unmap(const_cast<unsigned char*>(regions.inbound), call.inbound_bytes);
+  unmap(regions.outbound, call.outbound_bytes);
+  return 0;
 }
 
 }  // namespace vitro::hexagon

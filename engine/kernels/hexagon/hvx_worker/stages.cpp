@@ -106,7 +106,7 @@ void start_seat(Seat& seat, uint32_t thread, void (*run)(void*)) {
   if (seat.started) return;
   seat.thread = static_cast<uint8_t>(thread);
   seat.started = true;
-  if (!start_thread(stacks[thread], kStackBytes, run, &seat)) leave(3);
+  if (!start_thread(stacks[thread], kStackBytes, run == vector_thread, run, &seat)) leave(3);
 }
 
 // The DMA engine, the matrix unit's thread, and HVX threads as they are asked for, always in this order.

@@ -1,26 +1,6 @@
 #include "engine/kernels/hexagon/hvx_worker/system.hpp"
 
-#include <hexagon_types.h>
-
 #include "engine/kernels/hexagon/protocol.hpp"
-
-extern "C" void* memcpy(void* to, const void* from, size_t bytes) {
-  auto* t = static_cast<unsigned char*>(to);
-  const auto* f = static_cast<const unsigned char*>(from);
-  for (size_t i = 0; i < bytes; ++i) t[i] = f[i];
-  return to;
-}
-
-// What the compiler calls for copies of structures.
-extern "C" void* __hexagon_memcpy_likely_aligned_min32bytes_mult8bytes(void* to, const void* from, size_t bytes) {
-  return memcpy(to, from, bytes);
-}
-
-extern "C" void* memset(void* to, int byte, size_t bytes) {
-  auto* t = static_cast<unsigned char*>(to);
-  for (size_t i = 0; i < bytes; ++i) t[i] = static_cast<unsigned char>(byte);
-  return to;
-}
 
 namespace vitro::hexagon {
 namespace {
@@ -39,8 +19,6 @@ long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 
   __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r6), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
   return r0;
 }
-
-constexpr uint32_t kCacheLine = 64;
 
 struct ThreadStart {
   void (*run)(void*);
@@ -71,7 +49,7 @@ __asm__(
     "{ jump vitro_thread }\n"
     ".size vitro_clone,.-vitro_clone\n");
 
-bool start_thread(void* stack, uint32_t stack_bytes, void (*run)(void*), void* argument) {
+bool start_thread(void* stack, uint32_t stack_bytes, bool /*vectors*/, void (*run)(void*), void* argument) {
   // Memory, files and signals are shared: CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM.
   constexpr long kFlags = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000;
   auto* start = static_cast<ThreadStart*>(stack);  // at the far end of it
@@ -112,18 +90,16 @@ void leave(int code) {
   __builtin_unreachable();
 }
 
-void clean_cache(const volatile void* begin, uint32_t bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{kCacheLine - 1};
-  for (uintptr_t line = first; line < reinterpret_cast<uintptr_t>(begin) + bytes; line += kCacheLine) {
-    __asm__ volatile("dccleana(%0)" : : "r"(line) : "memory");
-  }
-}
-
-void invalidate_cache(const volatile void* begin, uint32_t bytes) {
-  const auto first = reinterpret_cast<uintptr_t>(begin) & ~uintptr_t{kCacheLine - 1};
-  for (uintptr_t line = first; line < reinterpret_cast<uintptr_t>(begin) + bytes; line += kCacheLine) {
-    __asm__ volatile("dccleaninva(%0)" : : "r"(line) : "memory");
-  }
+// The regions are files that were inherited; their sizes are what the CPU says.
+extern "C" [[noreturn]] void _start() {
+  constexpr int kInboundFd = 3, kOutboundFd = 4;
+  void* const first = map_shared(kInboundFd, kArenaStart, false);
+  if (first == nullptr) leave(2);
+  const auto& request = *static_cast<const Request*>(first);
+  const uint32_t inbound_bytes = request.inbound_bytes, outbound_bytes = request.outbound_bytes;
+  unmap(first, kArenaStart);
+  orphaned();  // remembers who the parent is
+  leave(serve({kInboundFd, inbound_bytes, kOutboundFd, outbound_bytes}));
 }
 
 }  // namespace vitro::hexagon
