@@ -13,7 +13,7 @@
 namespace vitro {
 
 HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function,
-                         TraceSink& trace, Activity& activity)
+                         TraceSink& trace, Activity& activity, Memory& memory)
     : index_(index),
       options_(options),
       executor_(executor),
@@ -21,75 +21,34 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
       trace_(trace),
       activity_(activity),
       track_(trace.track("units", "hexagon")),
+      sessions_(std::make_shared<HexagonSessions>(options.transport, options.limits, options.sessions)),
+      weights_(*sessions_, memory, options.products),
       worker_(executor, Picoseconds(0), [this](Job job) { execute(std::move(job)); }) {
-  sessions_.reserve(std::max(options.sessions, 1u));
-  sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
-  attention_.emplace(*sessions_.front());
+  attention_.emplace((*sessions_)[0]);
   caps_.id = id;
   caps_.kind = UnitKind::npu;
   caps_.name = "hexagon";
   caps_.core_class = "npu";
   caps_.static_graphs = true;
-  caps_.session_limit = sessions_.front()->transport().inbound().size();
-}
-
-// Requires: placing_ is held.
-Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
-  const View& weights = call.in[0];
-  const Range rows = sliced(call, weights.shape[0]);
-  const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant,
-                      call.method};
-  const bool plain = call.is<ops::Matmul>() && weights.memory && call.rows == nullptr && call.in.size() == 2;
-  if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
-  const Result<hexagon::MatmulForm> form = hexagon::matmul_form(call, options_.products);
-  if (!form.ok()) return form.status();
-  // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1). Other forms do not ask for a method.
-  const auto serves = [&key, &form](const auto& entry) {
-    const auto bytes = [](const WeightKey& k) { return std::tuple(std::get<0>(k), std::get<1>(k), std::get<2>(k), std::get<3>(k)); };
-    const hexagon::MatmulForm& other = entry.second.form;
-    return (form.value().bit_serial() ? other.bit_serial() : other.kind == form.value().kind) && bytes(entry.first) == bytes(key);
-  };
-  if (const auto twin = std::ranges::find_if(placed_, serves); twin != placed_.end()) {
-    return placed_[key] = {twin->second.session, twin->second.at, form.value()};
-  }
-  const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
-  const Result<Placed> room = find_room(size);
-  if (!room.ok()) return room.status();
-  HexagonSession& session = *sessions_[room.value().session];
-  hexagon::pack_weights(form.value(), weights, rows, session.at(room.value().at));
-  session.written(room.value().at, size);
-  return placed_[key] = {room.value().session, room.value().at, form.value()};
-}
-
-// In the first session that has room, else in another one.
-Result<HexagonUnit::Placed> HexagonUnit::find_room(Bytes size) {
-  Status full;
-  for (std::size_t i = 0; i < options_.sessions; ++i) {
-    if (i == sessions_.size()) sessions_.push_back(std::make_unique<HexagonSession>(options_.transport(), options_.limits));
-    const Result<std::uint32_t> at = sessions_[i]->place(size);
-    if (at.ok()) return Placed{i, at.value(), {}};
-    full = at.status();
-    if (i + 1 == sessions_.size() && !sessions_[i]->holds(size)) break;  // nor would an empty one have room
-  }
-  return full;
+  caps_.session_limit = (*sessions_)[0].transport().inbound().size();
+  caps_.maps = Placement::npu_mapped;
+  caps_.as_stored = {Format::q4_0_tile, Format::f16};
 }
 
 std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {
   if (!call.is<ops::Matmul>() || call.in[0].memory.block()->region != Region::fixed) return {};
-  const std::scoped_lock lock(placing_);
-  const Result<Placed> placed = place(call);
+  const Result<Placed> placed = weights_.place(call);
   return placed.ok() ? std::optional(placed.value()) : std::nullopt;
 }
 
 Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
   Loaded loaded;
-  const std::scoped_lock lock(placing_);
   for (const KernelCall& call : spec.calls) {
     if (!call.in.empty() && call.in[0].slot > 0) {
       loaded.weights.emplace_back();
       continue;
     }
-    Result<Placed> weights = place(call);
+    Result<Placed> weights = weights_.place(call);
     if (!weights.ok() && weights.status().code == Code::unsupported_shape) {
       if (first_refusal_.empty()) first_refusal_ = weights.status().message;
       co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", weights.status().message)};
@@ -109,11 +68,16 @@ void HexagonUnit::unload(Graph graph) {
 }
 
 std::vector<std::string> HexagonUnit::notes() {
-  const std::scoped_lock lock(placing_, running_);
+  const std::scoped_lock lock(running_);
   std::vector<std::string> notes{
-      fmt::format("hexagon: {}, {} operators in {} requests", sessions_.front()->transport().name(), operators(), requests())};
-  if (sessions_.size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_.size()));
-  for (const auto& session : sessions_) notes.insert(notes.end(), session->notes().begin(), session->notes().end());
+      fmt::format("hexagon: {}, {} operators in {} requests", (*sessions_)[0].transport().name(), operators(), requests()),
+      fmt::format("hexagon: {} of weights are read where they lie, {} from copies", format_bytes(weights_.shared()),
+                  format_bytes(weights_.copied()))};
+  if (sessions_->size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_->size()));
+  for (std::size_t i = 0; i < sessions_->size(); ++i) {
+    const std::vector<std::string>& of_session = (*sessions_)[i].notes();
+    notes.insert(notes.end(), of_session.begin(), of_session.end());
+  }
   if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
   if (lost_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", lost_));
   if (lacking_ > 0) notes.push_back(fmt::format("hexagon: {} operators that it lacks ran on the CPU", lacking_));
@@ -121,19 +85,21 @@ std::vector<std::string> HexagonUnit::notes() {
 }
 
 std::vector<PacketCount> HexagonUnit::packets() const {
-  const std::scoped_lock lock(placing_, running_);
+  const std::scoped_lock lock(running_);
   std::vector<PacketCount> all;
-  for (const auto& session : sessions_) {
-    const std::vector<PacketCount> counts = session->transport().packets();
+  for (std::size_t i = 0; i < sessions_->size(); ++i) {
+    const std::vector<PacketCount> counts = (*sessions_)[i].transport().packets();
     all.insert(all.end(), counts.begin(), counts.end());
   }
   return all;
 }
 
 Bytes HexagonUnit::spilled(hexagon::Spill place) const {
-  const std::scoped_lock lock(placing_, running_);
+  const std::scoped_lock lock(running_);
   Bytes bytes = 0;
-  for (const auto& session : sessions_) bytes += session->spilled()[static_cast<std::size_t>(place)] * sizeof(float);
+  for (std::size_t i = 0; i < sessions_->size(); ++i) {
+    bytes += (*sessions_)[i].spilled()[static_cast<std::size_t>(place)] * sizeof(float);
+  }
   return bytes;
 }
 
@@ -172,11 +138,11 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outco
   }
   for (std::size_t next = 0; next < chain.size();) {
     const bool mine = weights[next].has_value();
-    const std::size_t done = mine && sessions_[weights[next]->session]->usable() ? run_request(chain, weights, next) : 0;
+    const std::size_t done = mine && (*sessions_)[weights[next]->session].usable() ? run_request(chain, weights, next) : 0;
     next += done;
     if (done > 0) continue;
     const bool attends = hexagon::Attention::takes(chain[next]);
-    if (attends && sessions_.front()->usable() && attention_->run(chain[next])) {
+    if (attends && (*sessions_)[0].usable() && attention_->run(chain[next])) {
       ++next;
       continue;
     }
@@ -188,7 +154,7 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outco
 
 // Runs as many calls as one request holds, from `first` on, and says how many; 0 when the worker has none of them done.
 std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights_of, std::size_t first) {
-  HexagonSession& session = *sessions_[weights_of[first]->session];
+  HexagonSession& session = (*sessions_)[weights_of[first]->session];
   session.clear_scratch();
   std::vector<hexagon::Operator> operators;
   std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t, std::uint32_t>, PlacedInput>
@@ -202,7 +168,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     if (std::any_of(chain.begin() + static_cast<std::ptrdiff_t>(first), chain.begin() + static_cast<std::ptrdiff_t>(i), depends)) break;
     hexagon::Operator op{};
     const hexagon::MatmulForm& form = weights_of[i]->form;
-    op.kind = form.kind;
+    op.kind = weights_of[i]->in_rows ? hexagon::Kind::matmul_hmx_f16_rows : form.kind;
     op.rows = sliced(call, weights.shape[0]).count;
     op.columns = columns(weights);
     op.batch = x.shape[0];
@@ -229,6 +195,11 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
     }
     op.in[1] = activations[key].first;
     op.in[2] = activations[key].second;
+    if (weights_of[i]->in_rows) {
+      const Result<std::uint32_t> rows = place_rows(session, call);
+      if (!rows.ok()) break;
+      op.in[2] = rows.value();
+    }
     operators.push_back(op);
   }
   if (operators.empty()) return 0;
@@ -246,6 +217,19 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
   }
   operators_ += operators.size();
   return operators.size();
+}
+
+// Where each row of a dense product begins, behind the first.
+Result<std::uint32_t> HexagonUnit::place_rows(HexagonSession& session, const KernelCall& call) {
+  const View& weights = call.in[0];
+  const std::uint32_t count = sliced(call, weights.shape[0]).count;
+  const auto pitch = static_cast<std::uint32_t>(row_bytes(weights.format, columns(weights)) / kRowOffsetUnit);
+  const Result<std::uint32_t> at = session.scratch(count * sizeof(std::uint32_t));
+  if (!at.ok()) return at;
+  auto* places = reinterpret_cast<std::uint32_t*>(session.at(at.value()));
+  for (std::uint32_t i = 0; i < count; ++i) places[i] = i * pitch;
+  session.written(at.value(), count * sizeof(std::uint32_t));
+  return at;
 }
 
 // Once for all products of a request that have the same input.

@@ -1,73 +1,13 @@
 // Whole runs with the products on a Hexagon: the CPU's tokens, whatever happens to the worker in the middle of one.
 #include <gmock/gmock.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
-
-#include "engine/app/session.hpp"
-#include "engine/host/host_machine.hpp"
-#include "engine/model/quantize.hpp"
-#include "tests/effort.hpp"
-#include "tests/engine/host/hexagon_faults.hpp"
-#include "tests/engine/kernels/hexagon/worker.hpp"
-#include "tests/source_path.hpp"
+#include "tests/engine/app/hexagon_run_kit.hpp"
 
 namespace vitro::test {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using testing::Contains;
 using testing::HasSubstr;
-
-const unsigned kTokens = all_or_few(8u, 4u);  // the emulator takes most of the time
-
-class HexagonRun : public testing::Test {
- protected:
-  HexagonRun() : cache_(std::filesystem::temp_directory_path() / ("vitro_hexagon_" + std::to_string(::getpid()))) {}
-  ~HexagonRun() override { std::filesystem::remove_all(cache_); }
-
-  // Faults by the number of the request; a token of this model makes 16.
-  Json run(const std::string& units, const std::string& model, std::map<std::uint32_t, Fault> faults = {},
-           const std::string& activations = "int8") {
-    return run_engine({{"units", units}, {"activations", activations}}, model, std::move(faults));
-  }
-  // `model`: of the embedded files, or the path of another one.
-  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}) {
-    Json root = {{"experiment", "e"},
-                 {"machine", "host"},
-                 {"model", {{"gguf", test::source_path("configs/models/embedded/stories-reglu-3m." + model + ".gguf")}}},
-                 {"engine", std::move(engine)},
-                 {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", kTokens}}}};
-    if (model.front() == '/') root["model"]["gguf"] = model;
-    const MachineFactory machines = [&](const MachineRequest& request, Function& function, TraceSink& trace) {
-      HostOptions options;
-      options.units = 1;
-      options.spin = {};
-      if (std::ranges::count(request.units, "hexagon") > 0) {
-        options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_qemu_hexagon(), faults); };
-        options.hexagon.products = request.code_products;
-        options.hexagon.stages.threads = request.hvx_threads;
-        options.hexagon.stages.buffers = request.stage_buffers;
-        options.hexagon.spill = request.spill;
-        const auto hang = [](const auto& fault) {
-          return fault.second == Fault::hang || fault.second == Fault::hang_in_vector || fault.second == Fault::hang_in_matrix;
-        };
-        const bool hangs = std::any_of(faults.begin(), faults.end(), hang);
-        if (hangs) options.hexagon.limits.progress = std::chrono::milliseconds(2000);
-      }
-      return make_host_machine(options, function, trace);
-    };
-    return run_experiment(read_experiment(parse_json(root.dump(), "e.json")), {"", cache_.string(), nullptr}, machines);
-  }
-  std::string quantised(const std::string& scheme) {
-    std::filesystem::create_directories(cache_);
-    const std::string path = (cache_ / (scheme + ".gguf")).string();
-    quantize(test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf"), path, scheme);
-    return path;
-  }
-  std::filesystem::path cache_;
-};
 
 TEST_F(HexagonRun, has_the_tokens_of_the_cpu_and_executes_hvx_packets) {
   VITRO_NEEDS_HEXAGON();

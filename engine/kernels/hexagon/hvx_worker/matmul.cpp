@@ -137,6 +137,8 @@ bool is_product(Kind kind) {
   return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || looks_up(kind) || is_staged(kind);
 }
 
+uint32_t placed_row_bytes(const Operator& op) { return op.kind == Kind::matmul_hmx_f16_rows ? op.columns * 2 : 0; }
+
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   const uint64_t rows = op.rows, columns = op.columns, blocks = columns / kBlockColumns;
   if (columns == 0 || columns % kBlockColumns != 0 || blocks > kMostBlocks || op.batch == 0 || op.batch > 4096) return false;
@@ -161,6 +163,10 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
       return planes || valid_stages(op);
     }
+    case Kind::matmul_hmx_f16_rows:
+      in[1] = tiles;
+      in[2] = rows * sizeof(uint32_t);
+      return (columns & (2 * kTile - 1)) == 0 && valid_stages(op);
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_f16:
       if (op.scales > Scales::of_tile_groups || (tile_groups(op) && (columns & (2 * kTile - 1)) != 0)) return false;
