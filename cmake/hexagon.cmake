@@ -18,7 +18,8 @@ set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std
 file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/stage_plan.hpp)
 # Source by source, so that builds with other presets take them from the compiler cache.
 set(objects)
-foreach(file attention_kernels dma dot_kernels half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels scaled_kernels
+foreach(file attention_kernels dma dot_kernels half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels row_kernels
+        scaled_kernels
         stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
   add_custom_command(OUTPUT ${folder}/${file}.o
     COMMAND ${CMAKE_CXX_COMPILER_LAUNCHER} ${HEXAGON_CXX} ${flags} -c ${source}/hvx_worker/${file}.cpp -o ${folder}/${file}.o

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/host/hexagon_rows.hpp"
 #include "engine/kernels/common/float_copies.hpp"
 #include "engine/kernels/hexagon/stage_layout.hpp"
 #include "engine/ops/variants.hpp"
@@ -33,9 +34,15 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   caps_.session_limit = (*sessions_)[0].transport().inbound().size();
   caps_.maps = Placement::npu_mapped;
   caps_.as_stored = {Format::q4_0_tile, Format::f16};
+  caps_.in_places = {Format::f16, Format::q8_0, Format::q4_0};
 }
 
 std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {
+  if (call.row_offsets != nullptr) {
+    const Result<Placed> rows = weights_.find_rows(call);
+    if (!rows.ok() && first_rows_.empty()) first_rows_ = rows.status().message;
+    return rows.ok() ? std::optional(rows.value()) : std::nullopt;
+  }
   if (!call.is<ops::Matmul>() || call.in[0].memory.block()->region != Region::fixed) return {};
   const Result<Placed> placed = weights_.place(call);
   return placed.ok() ? std::optional(placed.value()) : std::nullopt;
@@ -81,6 +88,7 @@ std::vector<std::string> HexagonUnit::notes() {
   if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
   if (lost_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", lost_));
   if (lacking_ > 0) notes.push_back(fmt::format("hexagon: {} operators that it lacks ran on the CPU", lacking_));
+  if (!first_rows_.empty()) notes.push_back(fmt::format("hexagon: of rows in places, the first ran on the CPU since {}", first_rows_));
   return notes;
 }
 
@@ -152,55 +160,70 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outco
   }
 }
 
+// None when the request has no room for the call.
+std::optional<hexagon::Operator> HexagonUnit::make_operator(HexagonSession& session, const KernelCall& call, const Placed& weights,
+                                                            Inputs& inputs) {
+  const View &w = call.in[0], &x = call.in[1];
+  const hexagon::MatmulForm& form = weights.form;
+  const bool adds = form.kind == hexagon::Kind::add_rows;
+  hexagon::Operator op{};
+  op.kind = weights.in_rows ? hexagon::in_places(form.kind) : form.kind;
+  op.rows = hexagon::rows_of(call);
+  op.columns = columns(w);
+  op.batch = x.shape[0];
+  op.out_bytes = static_cast<std::uint32_t>(Bytes{op.batch} * (adds ? op.columns : op.rows) * sizeof(float));
+  op.bits = form.planes.bits;
+  op.group = form.planes.group;
+  op.tile = form.planes.tile;
+  op.zero = form.planes.zero;
+  op.zeros = form.planes.zeros;
+  op.scales = form.planes.scales;
+  op.spill = options_.spill;
+  if (hexagon::is_staged(op.kind)) {
+    op.stages = hexagon::plan_stages(op, row_bytes(w.format, op.columns, stored_layout(w.format)), options_.stages);
+  }
+  op.in[0] = weights.at;
+  if (adds) {
+    const Result<std::uint32_t> h = hexagon::place_row_weights(session, call);
+    if (!h.ok()) return {};
+    op.in[1] = h.value();
+  } else {
+    const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
+    if (!inputs.contains(key)) {
+      const Result<PlacedInput> at = place_activations(session, form, x);
+      if (!at.ok()) return {};
+      inputs[key] = at.value();
+    }
+    op.in[1] = inputs[key].first;
+    op.in[2] = inputs[key].second;
+  }
+  if (weights.in_rows) {
+    const Result<std::uint32_t> places = hexagon::place_rows(session, call, weights.at);
+    if (!places.ok()) return {};
+    op.in[2] = places.value();
+  }
+  return op;
+}
+
 // Runs as many calls as one request holds, from `first` on, and says how many; 0 when the worker has none of them done.
 std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights_of, std::size_t first) {
   HexagonSession& session = (*sessions_)[weights_of[first]->session];
   session.clear_scratch();
   std::vector<hexagon::Operator> operators;
-  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t, std::uint32_t>, PlacedInput>
-      activations;  // by place, shape, encoding
+  Inputs inputs;
   Bytes results = 0;
   for (std::size_t i = first; i < chain.size() && operators.size() < hexagon::kMostOperators; ++i) {
     const KernelCall& call = chain[i];
     if (!weights_of[i] || weights_of[i]->session != weights_of[first]->session) break;
-    const View &weights = call.in[0], &x = call.in[1];
-    const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], x); };
+    const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], call.in[1]); };
     if (std::any_of(chain.begin() + static_cast<std::ptrdiff_t>(first), chain.begin() + static_cast<std::ptrdiff_t>(i), depends)) break;
-    hexagon::Operator op{};
-    const hexagon::MatmulForm& form = weights_of[i]->form;
-    op.kind = weights_of[i]->in_rows ? hexagon::Kind::matmul_hmx_f16_rows : form.kind;
-    op.rows = sliced(call, weights.shape[0]).count;
-    op.columns = columns(weights);
-    op.batch = x.shape[0];
-    const Bytes out_bytes = Bytes{op.batch} * op.rows * sizeof(float);
+    const bool adds = weights_of[i]->form.kind == hexagon::Kind::add_rows;
+    const Bytes out_bytes = Bytes{call.in[1].shape[0]} * (adds ? columns(call.in[0]) : hexagon::rows_of(call)) * sizeof(float);
     results += round_up(out_bytes, hexagon::kVectorBytes);
     if (results > session.most_results()) break;
-    op.out_bytes = static_cast<std::uint32_t>(out_bytes);
-    op.bits = form.planes.bits;
-    op.group = form.planes.group;
-    op.tile = form.planes.tile;
-    op.zero = form.planes.zero;
-    op.zeros = form.planes.zeros;
-    op.scales = form.planes.scales;
-    op.spill = options_.spill;
-    if (hexagon::is_staged(op.kind)) {
-      op.stages = hexagon::plan_stages(op, row_bytes(weights.format, op.columns, stored_layout(weights.format)), options_.stages);
-    }
-    op.in[0] = weights_of[i]->at;
-    const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
-    if (!activations.contains(key)) {
-      Result<PlacedInput> at = place_activations(session, form, x);
-      if (!at.ok()) break;
-      activations[key] = at.value();
-    }
-    op.in[1] = activations[key].first;
-    op.in[2] = activations[key].second;
-    if (weights_of[i]->in_rows) {
-      const Result<std::uint32_t> rows = place_rows(session, call);
-      if (!rows.ok()) break;
-      op.in[2] = rows.value();
-    }
-    operators.push_back(op);
+    const std::optional<hexagon::Operator> op = make_operator(session, call, *weights_of[i], inputs);
+    if (!op) break;
+    operators.push_back(*op);
   }
   if (operators.empty()) return 0;
   ++requests_;
@@ -208,28 +231,10 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
   if (!answers.ok()) return 0;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     if (hexagon::is_staged(operators[i].kind)) overlap_ += hexagon::overlap_of(operators[i], static_cast<std::uint32_t>(i), session.log());
-    const KernelCall& call = chain[first + i];
-    const Range rows = sliced(call, call.in[0].shape[0]);
-    for (std::uint32_t m = 0; m < operators[i].batch; ++m) {
-      const auto* y = reinterpret_cast<const float*>(answers.value()[i].data()) + std::size_t{m} * rows.count;
-      store_f32(call.out[0], std::size_t{m} * call.in[0].shape[0] + rows.first, y, rows.count);
-    }
+    hexagon::store_results(chain[first + i], reinterpret_cast<const float*>(answers.value()[i].data()));
   }
   operators_ += operators.size();
   return operators.size();
-}
-
-// Where each row of a dense product begins, behind the first.
-Result<std::uint32_t> HexagonUnit::place_rows(HexagonSession& session, const KernelCall& call) {
-  const View& weights = call.in[0];
-  const std::uint32_t count = sliced(call, weights.shape[0]).count;
-  const auto pitch = static_cast<std::uint32_t>(row_bytes(weights.format, columns(weights)) / kRowOffsetUnit);
-  const Result<std::uint32_t> at = session.scratch(count * sizeof(std::uint32_t));
-  if (!at.ok()) return at;
-  auto* places = reinterpret_cast<std::uint32_t*>(session.at(at.value()));
-  for (std::uint32_t i = 0; i < count; ++i) places[i] = i * pitch;
-  session.written(at.value(), count * sizeof(std::uint32_t));
-  return at;
 }
 
 // Once for all products of a request that have the same input.

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <tuple>
 
 #include "engine/host/hexagon_attention.hpp"
 #include "engine/host/hexagon_operands.hpp"
@@ -34,7 +35,8 @@ struct HexagonOptions {
 //   npu_mapped memory as the worker reads them, else packed into a session. Any call that the worker does not compute is answered by
 //   unsupported_shape, and a policy runs it elsewhere; over_budget when no session has room. Throws ConfigError when the budget has none.
 // - Weights bound at launch: the graph is taken whole. Products whose weights lie in Region::fixed, which nobody writes twice, are placed
-//   when they first run; all other calls are computed on this unit's own thread by `function`, one by one.
+//   when they first run. Products and sums over rows in places, neurons in a cache, read them where they lie in npu_mapped memory, in the
+//   formats of rows_form(). All other calls are computed on this unit's own thread by `function`, one by one.
 // Copies stay until the unit ends. A worker that is lost twice is replaced by `function`, too: the same bits, and a note in the report.
 // submit(), load() and unload() belong to the policy thread; none of them waits for a request.
 class HexagonUnit final : public ComputeUnit, public Device {
@@ -70,6 +72,8 @@ class HexagonUnit final : public ComputeUnit, public Device {
   struct PlacedInput {
     std::uint32_t first = 0, second = 0;
   };
+  // Activations of a request, by place, shape and encoding.
+  using Inputs = std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t, std::uint32_t>, PlacedInput>;
   struct Loaded {
     GraphSpec spec;
     std::vector<std::optional<Placed>> weights;  // per call; none: bound at launch
@@ -83,7 +87,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   void execute(Job job);
   void run(const Chain& chain, const Loaded& graph, std::vector<Outcome>& outcomes);
   std::size_t run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights, std::size_t first);
-  static Result<std::uint32_t> place_rows(HexagonSession& session, const KernelCall& call);
+  std::optional<hexagon::Operator> make_operator(HexagonSession& session, const KernelCall& call, const Placed& weights, Inputs& inputs);
   Result<PlacedInput> place_activations(HexagonSession& session, const hexagon::MatmulForm& form, const View& x);
 
   UnitCaps caps_;
@@ -104,7 +108,7 @@ class HexagonUnit final : public ComputeUnit, public Device {
   std::uint32_t next_graph_ = 0;
   std::uint64_t operators_ = 0, requests_ = 0, lost_ = 0, lacking_ = 0;
   hexagon::StageOverlap overlap_;
-  std::string first_refusal_;
+  std::string first_refusal_, first_rows_;  // why a graph was refused, and why rows in places are the CPU's
 
   WorkerThread<Job> worker_;
 };

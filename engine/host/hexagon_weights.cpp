@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/host/hexagon_rows.hpp"
+
 namespace vitro {
 
 Result<HexagonWeights::Placed> HexagonWeights::place(const KernelCall& call) {
@@ -62,6 +64,15 @@ Result<HexagonWeights::Placed> HexagonWeights::copy(const hexagon::MatmulForm& f
   sessions_[placed.session].written(placed.at, size);
   copied_ += size;
   return placed;
+}
+
+Result<HexagonWeights::Placed> HexagonWeights::find_rows(const KernelCall& call) const {
+  const Result<hexagon::MatmulForm> form = hexagon::rows_form(call);
+  if (!form.ok()) return form.status();
+  const View& weights = call.in[0];
+  const std::optional<HexagonSessions::Place> place = sessions_.find(weights.memory.data(), weights.memory.size());
+  if (!place) return Status{Code::unsupported_shape, "rows in places lie in memory that it does not map"};
+  return Placed{place->session, place->at + static_cast<std::uint32_t>(weights.offset), form.value(), true, {}};
 }
 
 Bytes HexagonWeights::copied() const {

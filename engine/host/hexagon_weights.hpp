@@ -17,7 +17,7 @@ class HexagonWeights {
     std::size_t session = 0;
     std::uint32_t at = 0;  // in it
     hexagon::MatmulForm form;
-    bool in_rows = false;  // of fp16: where they lie, one row after the other
+    bool in_rows = false;  // where they lie, by a list of places (hexagon::place_rows)
     Lease copy;            // none: they are shared
   };
 
@@ -28,6 +28,10 @@ class HexagonWeights {
   // Of a matmul, whose weights stay unchanged from now on: once for each matrix and form. Code::unsupported_shape when the worker does not
   // compute the call, Code::over_budget when no session has room for a copy. Throws ConfigError when the memory budget has none.
   Result<Placed> place(const KernelCall& call);
+
+  // Of a matmul or an accumulate over rows in places, which stay there while it runs, and no longer: nothing is kept.
+  // Code::unsupported_shape when the worker does not compute the call, or can not read the memory.
+  Result<Placed> find_rows(const KernelCall& call) const;
 
   // Of matrices placed so far: bytes in the sessions' own copies, and bytes that the worker reads where they lie.
   Bytes copied() const;

@@ -53,6 +53,10 @@ enum class Kind : uint32_t {
   matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so
                        // tiles of x are turned: of the second one, [batch / 32][columns / 32]
   matmul_hmx_f16_rows,  // as matmul_hmx_f16, rows of fp16 in places: in: any multiple of 4, x, places [rows]; columns % 64 == 0
+  matmul_q8_0_rows,  // as matmul_q8_0 and matmul_q4_0, rows as a file has them, in places: in: any multiple of 4, x, places [rows]
+  matmul_q4_0_rows,
+  add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows], places [rows]; out: f32 [batch][columns], the
+             // sum over rows ascending of h times the row, one fused multiply-add each, without rows whose h is 0
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one

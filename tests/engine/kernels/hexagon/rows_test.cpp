@@ -77,6 +77,50 @@ TEST_F(PlacedRows, of_fp16_pass_in_parts_where_they_are_deep) {
   expect_products(call, worker.run<std::uint32_t>(op, std::size_t{op.batch} * op.rows));
 }
 
+TEST_F(PlacedRows, of_8_and_4_bits_are_panels_of_vectors) {
+  HexagonWorker worker;
+  const std::pair<Format, MatmulForm> kForms[] = {{Format::q8_0, {Kind::matmul_q8_0, {}}}, {Format::q4_0, {Kind::matmul_q4_0, {}}}};
+  const MatmulShape kShapes[] = {{1, 64, 1}, {31, 128, 2}, {70, 320, 5}, {200, 576, 4}, {65, 8192, 9}};
+  for (const auto& [format, form] : kForms) {
+    for (const MatmulShape& shape : kShapes) {
+      const KernelCall call = drawn(matmul_call(rng_, format, Layout::rows, variant::kInt8, shape));
+      const hexagon::Operator op = operator_on(call, format == Format::q8_0 ? Kind::matmul_q8_0_rows : Kind::matmul_q4_0_rows);
+      give_rows(worker, call);
+      worker.in(1, input_of(form, call.in[1]).first);
+      expect_products(call, worker.run<std::uint32_t>(op, std::size_t{op.batch} * op.rows));
+    }
+  }
+}
+
+// Rows that rest (h is 0) add nothing, not even where they hold what is no number.
+TEST_F(PlacedRows, are_added_in_order_with_one_rounding_each) {
+  HexagonWorker worker;
+  for (const auto& [format, bits] : {std::pair{Format::f16, 16u}, {Format::q8_0, 8u}, {Format::q4_0, 4u}}) {
+    for (const MatmulShape& shape : {MatmulShape{1, 32, 1}, {40, 64, 3}, {300, 288, 1}, {90, 1024, 17}}) {
+      KernelCall call;
+      call.op = ops::Accumulate{};
+      call.variant = variant::kFloat;
+      call.in = {weights(rng_, shape.n, shape.k, format, Layout::rows), floats(rng_, {shape.batch, shape.n, 0})};
+      call.out = {floats(rng_, {shape.batch, shape.k, 0})};
+      for (std::uint64_t i = 0; i < elements(call.in[1]); ++i) {
+        if (rng_.below(3) == 0) call.in[1].as<float>()[i] = 0;
+      }
+      call = drawn(call);
+      std::vector<float> h;
+      for (std::uint32_t b = 0; b < shape.batch; ++b) {
+        for (const std::uint32_t row : *call.rows) h.push_back(call.in[1].as<float>()[b * shape.n + row]);
+      }
+      hexagon::Operator op = operator_on(call, Kind::add_rows);
+      op.bits = bits;
+      give_rows(worker, call);
+      worker.in(1, h);
+      const auto y = worker.run<std::uint32_t>(op, std::size_t{shape.batch} * shape.k);
+      cpu_.execute(call);
+      EXPECT_EQ(std::memcmp(y.data(), call.out[0].data(), y.size() * 4), 0) << to_string(format) << " " << shape.n << " x " << shape.k;
+    }
+  }
+}
+
 TEST_F(PlacedRows, that_end_outside_are_refused) {
   HexagonWorker worker;
   const Bytes region = worker.session().transport().inbound().size();
@@ -94,6 +138,24 @@ TEST_F(PlacedRows, that_end_outside_are_refused) {
   EXPECT_THROW(run_with(static_cast<std::uint32_t>(region / hexagon::kPlaceBytes)), RunError);
   EXPECT_THROW(run_with(~0u), RunError);
   EXPECT_THROW(run_with(0, 96), RunError) << "half a vector at its end";
+  // Panels and sums, too: one place of several, and formats that there are not.
+  const KernelCall panel = drawn(matmul_call(rng_, Format::q8_0, Layout::rows, variant::kInt8, {8, 64, 1}));
+  const auto run_kind = [&](Kind kind, std::uint32_t bits, std::uint32_t last, std::uint32_t columns = 64) {
+    hexagon::Operator op = operator_on(panel, kind);
+    op.rows = 3;
+    op.bits = bits;
+    op.columns = columns;
+    give_rows(worker, panel);
+    worker.in(1, std::vector<std::byte>(4096)).in(2, std::vector<std::uint32_t>{0, 1, last});
+    return worker.run<float>(op, kind == Kind::add_rows ? columns : 3);
+  };
+  for (const Kind kind : {Kind::matmul_q8_0_rows, Kind::matmul_q4_0_rows, Kind::add_rows}) {
+    EXPECT_NO_THROW(run_kind(kind, 8, 2));
+    EXPECT_THROW(run_kind(kind, 8, static_cast<std::uint32_t>(region / hexagon::kPlaceBytes)), RunError);
+    EXPECT_THROW(run_kind(kind, 8, ~0u), RunError);
+  }
+  EXPECT_THROW(run_kind(Kind::matmul_q8_0_rows, 8, 2, 96), RunError) << "no whole words";
+  EXPECT_THROW(run_kind(Kind::add_rows, 3, 2), RunError);
 }
 
 }  // namespace
