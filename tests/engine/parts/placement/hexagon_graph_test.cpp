@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/parts/placement/graph_cache.hpp"
+#include "engine/parts/weights/residency.hpp"
 #include "tests/engine/host/hexagon_unit_kit.hpp"
 
 namespace vitro::test {
@@ -59,6 +60,21 @@ TEST_F(HexagonGraphTest, a_graph_bound_at_launch_is_taken_whole) {
     EXPECT_EQ(floats(last.out[0]), on_the_core(last));
   }
   EXPECT_EQ(operators(), 4u);
+}
+
+// Whoever keeps weights asks the units where: what is computed as stored, or in places, is to lie where the worker reads it.
+TEST_F(HexagonGraphTest, weights_are_leased_where_the_worker_reads_them) {
+  VITRO_NEEDS_HEXAGON();
+  Machine& machine = host_->machine();
+  const auto placement = [&](Format format, bool in_places, Bytes size = MiB) {
+    return lease_weights(machine, size, format, Region::fixed, in_places).value_or_throw().placement();
+  };
+  for (const Format format : {Format::q4_0_tile, Format::f16}) EXPECT_EQ(placement(format, false), Placement::npu_mapped);
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::w(2, 64)}) EXPECT_EQ(placement(format, false), Placement::dram);
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16}) EXPECT_EQ(placement(format, true), Placement::npu_mapped);
+  for (const Format format : {Format::q4_nibbles, Format::q4_0_tile}) EXPECT_EQ(placement(format, true), Placement::dram);
+  EXPECT_EQ(placement(Format::f16, false, 8 * MiB), Placement::dram) << "more than a session holds";
+  EXPECT_EQ(lease_weights(machine, 8 * GiB, Format::f16, Region::fixed).status().code, Code::over_budget);
 }
 
 // Neurons in an arena that the worker maps: rows are read where they lie now, whatever was there before. In memory that it does not map, or
