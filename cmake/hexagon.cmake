@@ -30,7 +30,7 @@ function(hexagon_program path)
 endfunction()
 set(objects)
 foreach(file attention_kernels dma dot_kernels freestanding half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels
-        scaled_kernels stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
+        row_kernels scaled_kernels stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
   hexagon_object(${source}/hvx_worker/${file}.cpp ${folder})
   list(APPEND objects ${folder}/${file}.o)
 endforeach()

@@ -182,6 +182,18 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
   return refused(fmt::format("it has no kernel for {} of this shape", to_string(weights.format)));
 }
 
+std::optional<StoredRows> stored_rows(const MatmulForm& form, const View& weights, Range rows) {
+  const std::uint32_t k = columns(weights);
+  if (form.kind == Kind::matmul_hmx && form.planes.scales == Scales::of_tile_groups) {
+    return StoredRows{strips_bytes(Scales::of_tile_groups, rows.first, k), strips_bytes(Scales::of_tile_groups, rows.count, k)};
+  }
+  const Bytes row = Bytes{k} * sizeof(std::uint16_t);
+  if (form.kind == Kind::matmul_hmx_f16 && weights.format == Format::f16 && weights.layout == Layout::rows && row % kVectorBytes == 0) {
+    return StoredRows{rows.first * row, rows.count * row, kRowOffsetUnit, true};
+  }
+  return std::nullopt;
+}
+
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
   if (form.kind == Kind::matmul_hmx) return strips_bytes(form.planes.scales, rows, columns);

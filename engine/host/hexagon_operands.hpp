@@ -22,6 +22,14 @@ struct MatmulForm {
 // Code::unsupported_shape, with the reason, for calls that the worker does not compute. Group formats have look-ups alone.
 Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products);
 
+// Rows of a matrix whose bytes the worker's kernels take as they are stored. none: they are packed.
+struct StoredRows {
+  Bytes first = 0, size = 0;  // of the matrix's bytes
+  Bytes aligned = kVectorBytes;  // to which the first of them has to be
+  bool in_rows = false;          // one after the other, for Kind::matmul_hmx_f16_rows
+};
+std::optional<StoredRows> stored_rows(const MatmulForm& form, const View& weights, Range rows);
+
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns);
 void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::byte* out);
 

@@ -1,6 +1,7 @@
 #include "engine/host/hexagon_session.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -52,7 +53,7 @@ HexagonSession::HexagonSession(std::unique_ptr<HexagonTransport> transport, Hexa
       limits_(limits),
       request_(first_of<hexagon::Request>(transport_->inbound())),
       response_(first_of<hexagon::Response>(transport_->outbound())),
-      placed_(hexagon::kArenaStart),
+      free_{{hexagon::kArenaStart, static_cast<std::uint32_t>(placed_end())}},
       restarts_left_(limits.restarts) {
   request_.magic = hexagon::kMagic;
   request_.version = hexagon::kVersion;
@@ -86,16 +87,34 @@ Status HexagonSession::start() {
 }
 
 Result<std::uint32_t> HexagonSession::place(Bytes size) {
-  const Bytes end = placed_end();
-  const Bytes wanted = round_up(size, kVectorBytes);
+  const Bytes wanted = round_up(size, kPageSize);
   const std::scoped_lock lock(placing_);
-  if (wanted > end - placed_) {
+  const auto run = std::ranges::find_if(free_, [wanted](const auto& run) { return run.second - run.first >= wanted; });
+  if (run == free_.end()) {
     return Status{Code::over_budget,
-                  fmt::format("hexagon: another {} do not fit into a session of {}", format_bytes(size), format_bytes(end))};
+                  fmt::format("hexagon: another {} do not fit into a session of {}", format_bytes(size), format_bytes(placed_end()))};
   }
-  const std::uint32_t at = placed_;
-  placed_ += static_cast<std::uint32_t>(wanted);
+  const auto [at, end] = *run;
+  const std::uint32_t rest = at + static_cast<std::uint32_t>(wanted);
+  free_.erase(run);
+  if (rest < end) free_.emplace(rest, end);
   return at;
+}
+
+void HexagonSession::give_back(std::uint32_t at, Bytes size) {
+  const auto end = at + static_cast<std::uint32_t>(round_up(size, kPageSize));
+  if (::madvise(this->at(at), end - at, MADV_REMOVE) != 0) std::memset(this->at(at), 0, end - at);  // memory of a driver's own
+  const std::scoped_lock lock(placing_);
+  const auto added = free_.emplace(at, end).first;
+  if (const auto next = std::next(added); next != free_.end() && next->first == end) {
+    added->second = next->second;
+    free_.erase(next);
+  }
+  if (added == free_.begin()) return;
+  if (const auto before = std::prev(added); before->second == at) {
+    before->second = added->second;
+    free_.erase(added);
+  }
 }
 
 Result<std::uint32_t> HexagonSession::scratch(Bytes size) {

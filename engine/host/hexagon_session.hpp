@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <chrono>
+#include <map>
 #include <mutex>
 #include <span>
 
@@ -17,8 +18,8 @@ struct HexagonLimits {
   int restarts = 1;                           // of a worker that died, hung or answered garbage
 };
 
-// Used from one thread at a time, but for place(), holds(), at() of what was placed and written(), which another one may call while a
-// request runs.
+// Used from one thread at a time, but for place(), give_back(), holds(), at() of what was placed and written(), which others may call while
+// a request runs.
 class HexagonSession {
  public:
   explicit HexagonSession(std::unique_ptr<HexagonTransport> transport, HexagonLimits limits = {});
@@ -27,10 +28,12 @@ class HexagonSession {
   // False once the worker was given up: run() will not succeed again.
   bool usable() const { return usable_; }
 
-  // Room for bytes that stay until the session ends (weights), aligned to vectors. Code::over_budget when it is full.
+  // Room for bytes that stay until they are given back (weights): whole pages, zeroed. Code::over_budget when it is full.
   Result<std::uint32_t> place(Bytes size);
+  // The system has the pages back. Requires: of place(), with that size, and no request reads them.
+  void give_back(std::uint32_t at, Bytes size);
   // True when an empty session would have so much room.
-  bool holds(Bytes size) { return round_up(size, hexagon::kVectorBytes) <= placed_end() - hexagon::kArenaStart; }
+  bool holds(Bytes size) { return round_up(size, kPageSize) <= placed_end() - hexagon::kArenaStart; }
   // Room for what one request needs (activations); all of it is free again after clear_scratch().
   Result<std::uint32_t> scratch(Bytes size);
   void clear_scratch() { scratch_ = 0; }
@@ -53,7 +56,7 @@ class HexagonSession {
 
  private:
   static constexpr Bytes kScratchShare = 8;  // of inbound, at its end
-  Bytes placed_end() { return transport_->inbound().size() - transport_->inbound().size() / kScratchShare; }
+  Bytes placed_end() { return round_down(transport_->inbound().size() - transport_->inbound().size() / kScratchShare, kPageSize); }
 
   using Results = std::vector<std::vector<std::uint32_t>>;
   Status start();
@@ -66,7 +69,7 @@ class HexagonSession {
   hexagon::Request& request_;
   hexagon::Response& response_;
   std::mutex placing_;
-  std::uint32_t placed_;  // guarded by placing_
+  std::map<std::uint32_t, std::uint32_t> free_;  // where runs of free pages begin, and end; guarded by placing_
   std::uint32_t scratch_ = 0;
   int restarts_left_;
   bool usable_ = true;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/host/hexagon_rows.hpp"
 #include "engine/kernels/common/float_copies.hpp"
 #include "engine/kernels/hexagon/stage_layout.hpp"
 #include "engine/ops/variants.hpp"
@@ -13,7 +14,7 @@
 namespace vitro {
 
 HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& options, HostExecutor& executor, Function& function,
-                         TraceSink& trace, Activity& activity)
+                         TraceSink& trace, Activity& activity, Memory& memory)
     : index_(index),
       options_(options),
       executor_(executor),
@@ -21,75 +22,40 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
       trace_(trace),
       activity_(activity),
       track_(trace.track("units", "hexagon")),
+      sessions_(std::make_shared<HexagonSessions>(options.transport, options.limits, options.sessions)),
+      weights_(*sessions_, memory, options.products),
       worker_(executor, Picoseconds(0), [this](Job job) { execute(std::move(job)); }) {
-  sessions_.reserve(std::max(options.sessions, 1u));
-  sessions_.push_back(std::make_unique<HexagonSession>(options.transport(), options.limits));
-  attention_.emplace(*sessions_.front());
+  attention_.emplace((*sessions_)[0]);
   caps_.id = id;
   caps_.kind = UnitKind::npu;
   caps_.name = "hexagon";
   caps_.core_class = "npu";
   caps_.static_graphs = true;
-  caps_.session_limit = sessions_.front()->transport().inbound().size();
-}
-
-// Requires: placing_ is held.
-Result<HexagonUnit::Placed> HexagonUnit::place(const KernelCall& call) {
-  const View& weights = call.in[0];
-  const Range rows = sliced(call, weights.shape[0]);
-  const WeightKey key{weights.memory ? weights.memory.id() : 0, weights.offset, rows.first, rows.count, call.variant,
-                      call.method};
-  const bool plain = call.is<ops::Matmul>() && weights.memory && call.rows == nullptr && call.in.size() == 2;
-  if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
-  const Result<hexagon::MatmulForm> form = hexagon::matmul_form(call, options_.products);
-  if (!form.ok()) return form.status();
-  // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1). Other forms do not ask for a method.
-  const auto serves = [&key, &form](const auto& entry) {
-    const auto bytes = [](const WeightKey& k) { return std::tuple(std::get<0>(k), std::get<1>(k), std::get<2>(k), std::get<3>(k)); };
-    const hexagon::MatmulForm& other = entry.second.form;
-    return (form.value().bit_serial() ? other.bit_serial() : other.kind == form.value().kind) && bytes(entry.first) == bytes(key);
-  };
-  if (const auto twin = std::ranges::find_if(placed_, serves); twin != placed_.end()) {
-    return placed_[key] = {twin->second.session, twin->second.at, form.value()};
-  }
-  const Bytes size = hexagon::weights_bytes(form.value(), rows.count, columns(weights));
-  const Result<Placed> room = find_room(size);
-  if (!room.ok()) return room.status();
-  HexagonSession& session = *sessions_[room.value().session];
-  hexagon::pack_weights(form.value(), weights, rows, session.at(room.value().at));
-  session.written(room.value().at, size);
-  return placed_[key] = {room.value().session, room.value().at, form.value()};
-}
-
-// In the first session that has room, else in another one.
-Result<HexagonUnit::Placed> HexagonUnit::find_room(Bytes size) {
-  Status full;
-  for (std::size_t i = 0; i < options_.sessions; ++i) {
-    if (i == sessions_.size()) sessions_.push_back(std::make_unique<HexagonSession>(options_.transport(), options_.limits));
-    const Result<std::uint32_t> at = sessions_[i]->place(size);
-    if (at.ok()) return Placed{i, at.value(), {}};
-    full = at.status();
-    if (i + 1 == sessions_.size() && !sessions_[i]->holds(size)) break;  // nor would an empty one have room
-  }
-  return full;
+  caps_.session_limit = (*sessions_)[0].transport().inbound().size();
+  caps_.maps = Placement::npu_mapped;
+  caps_.as_stored = {Format::q4_0_tile, Format::f16};
+  caps_.in_places = {Format::f16, Format::q8_0, Format::q4_0};
 }
 
 std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {
+  if (call.row_offsets != nullptr) {
+    const Result<Placed> rows = weights_.find_rows(call);
+    if (!rows.ok() && first_rows_.empty()) first_rows_ = rows.status().message;
+    return rows.ok() ? std::optional(rows.value()) : std::nullopt;
+  }
   if (!call.is<ops::Matmul>() || call.in[0].memory.block()->region != Region::fixed) return {};
-  const std::scoped_lock lock(placing_);
-  const Result<Placed> placed = place(call);
+  const Result<Placed> placed = weights_.place(call);
   return placed.ok() ? std::optional(placed.value()) : std::nullopt;
 }
 
 Task<Result<Graph>> HexagonUnit::load(GraphSpec spec) {
   Loaded loaded;
-  const std::scoped_lock lock(placing_);
   for (const KernelCall& call : spec.calls) {
     if (!call.in.empty() && call.in[0].slot > 0) {
       loaded.weights.emplace_back();
       continue;
     }
-    Result<Placed> weights = place(call);
+    Result<Placed> weights = weights_.place(call);
     if (!weights.ok() && weights.status().code == Code::unsupported_shape) {
       if (first_refusal_.empty()) first_refusal_ = weights.status().message;
       co_return Status{Code::unsupported_shape, fmt::format("hexagon: {}", weights.status().message)};
@@ -109,31 +75,39 @@ void HexagonUnit::unload(Graph graph) {
 }
 
 std::vector<std::string> HexagonUnit::notes() {
-  const std::scoped_lock lock(placing_, running_);
+  const std::scoped_lock lock(running_);
   std::vector<std::string> notes{
-      fmt::format("hexagon: {}, {} operators in {} requests", sessions_.front()->transport().name(), operators(), requests())};
-  if (sessions_.size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_.size()));
-  for (const auto& session : sessions_) notes.insert(notes.end(), session->notes().begin(), session->notes().end());
+      fmt::format("hexagon: {}, {} operators in {} requests", (*sessions_)[0].transport().name(), operators(), requests()),
+      fmt::format("hexagon: {} of weights are read where they lie, {} from copies", format_bytes(weights_.shared()),
+                  format_bytes(weights_.copied()))};
+  if (sessions_->size() > 1) notes.push_back(fmt::format("hexagon: {} sessions", sessions_->size()));
+  for (std::size_t i = 0; i < sessions_->size(); ++i) {
+    const std::vector<std::string>& of_session = (*sessions_)[i].notes();
+    notes.insert(notes.end(), of_session.begin(), of_session.end());
+  }
   if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
   if (lost_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", lost_));
   if (lacking_ > 0) notes.push_back(fmt::format("hexagon: {} operators that it lacks ran on the CPU", lacking_));
+  if (!first_rows_.empty()) notes.push_back(fmt::format("hexagon: of rows in places, the first ran on the CPU since {}", first_rows_));
   return notes;
 }
 
 std::vector<PacketCount> HexagonUnit::packets() const {
-  const std::scoped_lock lock(placing_, running_);
+  const std::scoped_lock lock(running_);
   std::vector<PacketCount> all;
-  for (const auto& session : sessions_) {
-    const std::vector<PacketCount> counts = session->transport().packets();
+  for (std::size_t i = 0; i < sessions_->size(); ++i) {
+    const std::vector<PacketCount> counts = (*sessions_)[i].transport().packets();
     all.insert(all.end(), counts.begin(), counts.end());
   }
   return all;
 }
 
 Bytes HexagonUnit::spilled(hexagon::Spill place) const {
-  const std::scoped_lock lock(placing_, running_);
+  const std::scoped_lock lock(running_);
   Bytes bytes = 0;
-  for (const auto& session : sessions_) bytes += session->spilled()[static_cast<std::size_t>(place)] * sizeof(float);
+  for (std::size_t i = 0; i < sessions_->size(); ++i) {
+    bytes += (*sessions_)[i].spilled()[static_cast<std::size_t>(place)] * sizeof(float);
+  }
   return bytes;
 }
 
@@ -172,11 +146,11 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outco
   }
   for (std::size_t next = 0; next < chain.size();) {
     const bool mine = weights[next].has_value();
-    const std::size_t done = mine && sessions_[weights[next]->session]->usable() ? run_request(chain, weights, next) : 0;
+    const std::size_t done = mine && (*sessions_)[weights[next]->session].usable() ? run_request(chain, weights, next) : 0;
     next += done;
     if (done > 0) continue;
     const bool attends = hexagon::Attention::takes(chain[next]);
-    if (attends && sessions_.front()->usable() && attention_->run(chain[next])) {
+    if (attends && (*sessions_)[0].usable() && attention_->run(chain[next])) {
       ++next;
       continue;
     }
@@ -186,50 +160,70 @@ void HexagonUnit::run(const Chain& chain, const Loaded& graph, std::vector<Outco
   }
 }
 
+// None when the request has no room for the call.
+std::optional<hexagon::Operator> HexagonUnit::make_operator(HexagonSession& session, const KernelCall& call, const Placed& weights,
+                                                            Inputs& inputs) {
+  const View &w = call.in[0], &x = call.in[1];
+  const hexagon::MatmulForm& form = weights.form;
+  const bool adds = form.kind == hexagon::Kind::add_rows;
+  hexagon::Operator op{};
+  op.kind = weights.in_rows ? hexagon::in_places(form.kind) : form.kind;
+  op.rows = hexagon::rows_of(call);
+  op.columns = columns(w);
+  op.batch = x.shape[0];
+  op.out_bytes = static_cast<std::uint32_t>(Bytes{op.batch} * (adds ? op.columns : op.rows) * sizeof(float));
+  op.bits = form.planes.bits;
+  op.group = form.planes.group;
+  op.tile = form.planes.tile;
+  op.zero = form.planes.zero;
+  op.zeros = form.planes.zeros;
+  op.scales = form.planes.scales;
+  op.spill = options_.spill;
+  if (hexagon::is_staged(op.kind)) {
+    op.stages = hexagon::plan_stages(op, row_bytes(w.format, op.columns, stored_layout(w.format)), options_.stages);
+  }
+  op.in[0] = weights.at;
+  if (adds) {
+    const Result<std::uint32_t> h = hexagon::place_row_weights(session, call);
+    if (!h.ok()) return {};
+    op.in[1] = h.value();
+  } else {
+    const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
+    if (!inputs.contains(key)) {
+      const Result<PlacedInput> at = place_activations(session, form, x);
+      if (!at.ok()) return {};
+      inputs[key] = at.value();
+    }
+    op.in[1] = inputs[key].first;
+    op.in[2] = inputs[key].second;
+  }
+  if (weights.in_rows) {
+    const Result<std::uint32_t> places = hexagon::place_rows(session, call, weights.at);
+    if (!places.ok()) return {};
+    op.in[2] = places.value();
+  }
+  return op;
+}
+
 // Runs as many calls as one request holds, from `first` on, and says how many; 0 when the worker has none of them done.
 std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::optional<Placed>>& weights_of, std::size_t first) {
-  HexagonSession& session = *sessions_[weights_of[first]->session];
+  HexagonSession& session = (*sessions_)[weights_of[first]->session];
   session.clear_scratch();
   std::vector<hexagon::Operator> operators;
-  std::map<std::tuple<const std::byte*, std::uint32_t, std::uint32_t, std::uint32_t>, PlacedInput>
-      activations;  // by place, shape, encoding
+  Inputs inputs;
   Bytes results = 0;
   for (std::size_t i = first; i < chain.size() && operators.size() < hexagon::kMostOperators; ++i) {
     const KernelCall& call = chain[i];
     if (!weights_of[i] || weights_of[i]->session != weights_of[first]->session) break;
-    const View &weights = call.in[0], &x = call.in[1];
-    const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], x); };
+    const auto depends = [&](const KernelCall& earlier) { return overlap(earlier.out[0], call.in[1]); };
     if (std::any_of(chain.begin() + static_cast<std::ptrdiff_t>(first), chain.begin() + static_cast<std::ptrdiff_t>(i), depends)) break;
-    hexagon::Operator op{};
-    const hexagon::MatmulForm& form = weights_of[i]->form;
-    op.kind = form.kind;
-    op.rows = sliced(call, weights.shape[0]).count;
-    op.columns = columns(weights);
-    op.batch = x.shape[0];
-    const Bytes out_bytes = Bytes{op.batch} * op.rows * sizeof(float);
+    const bool adds = weights_of[i]->form.kind == hexagon::Kind::add_rows;
+    const Bytes out_bytes = Bytes{call.in[1].shape[0]} * (adds ? columns(call.in[0]) : hexagon::rows_of(call)) * sizeof(float);
     results += round_up(out_bytes, hexagon::kVectorBytes);
     if (results > session.most_results()) break;
-    op.out_bytes = static_cast<std::uint32_t>(out_bytes);
-    op.bits = form.planes.bits;
-    op.group = form.planes.group;
-    op.tile = form.planes.tile;
-    op.zero = form.planes.zero;
-    op.zeros = form.planes.zeros;
-    op.scales = form.planes.scales;
-    op.spill = options_.spill;
-    if (hexagon::is_staged(op.kind)) {
-      op.stages = hexagon::plan_stages(op, row_bytes(weights.format, op.columns, stored_layout(weights.format)), options_.stages);
-    }
-    op.in[0] = weights_of[i]->at;
-    const std::tuple key{x.data(), op.batch, op.columns, hexagon::encoding(form)};
-    if (!activations.contains(key)) {
-      Result<PlacedInput> at = place_activations(session, form, x);
-      if (!at.ok()) break;
-      activations[key] = at.value();
-    }
-    op.in[1] = activations[key].first;
-    op.in[2] = activations[key].second;
-    operators.push_back(op);
+    const std::optional<hexagon::Operator> op = make_operator(session, call, *weights_of[i], inputs);
+    if (!op) break;
+    operators.push_back(*op);
   }
   if (operators.empty()) return 0;
   ++requests_;
@@ -237,12 +231,7 @@ std::size_t HexagonUnit::run_request(const Chain& chain, const std::vector<std::
   if (!answers.ok()) return 0;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     if (hexagon::is_staged(operators[i].kind)) overlap_ += hexagon::overlap_of(operators[i], static_cast<std::uint32_t>(i), session.log());
-    const KernelCall& call = chain[first + i];
-    const Range rows = sliced(call, call.in[0].shape[0]);
-    for (std::uint32_t m = 0; m < operators[i].batch; ++m) {
-      const auto* y = reinterpret_cast<const float*>(answers.value()[i].data()) + std::size_t{m} * rows.count;
-      store_f32(call.out[0], std::size_t{m} * call.in[0].shape[0] + rows.first, y, rows.count);
-    }
+    hexagon::store_results(chain[first + i], reinterpret_cast<const float*>(answers.value()[i].data()));
   }
   operators_ += operators.size();
   return operators.size();

@@ -86,7 +86,8 @@ class HostMachine final : public MachineHost {
     }
     if (options.hexagon.transport) {
       const std::size_t index = units_.size();
-      hexagon_ = std::make_unique<HexagonUnit>(UnitId(index), index, options.hexagon, executor_, function, trace, activity_);
+      hexagon_ = std::make_unique<HexagonUnit>(UnitId(index), index, options.hexagon, executor_, function, trace, activity_, memory_);
+      memory_.share(Placement::npu_mapped, hexagon_->pages());
       executor_.add(*hexagon_);
       pointers.push_back(hexagon_.get());
     }
@@ -137,6 +138,8 @@ class HostMachine final : public MachineHost {
     const hexagon::StageOverlap& stages = hexagon_->stage_overlap();
     report.counts.insert(report.counts.end(), {{"hexagon_operators", hexagon_->operators()},
                                                {"hexagon_requests", hexagon_->requests()},
+                                               {"hexagon_copied_bytes", hexagon_->weights().copied()},
+                                               {"hexagon_shared_bytes", hexagon_->weights().shared()},
                                                {"hexagon_packets", packets},
                                                {"hexagon_hvx_packets", vector_packets},
                                                {"hexagon_stage_steps", stages.steps},

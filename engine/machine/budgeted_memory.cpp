@@ -11,32 +11,58 @@
 #include <mutex>
 
 namespace vitro {
+namespace {
+
+std::string_view to_string(Placement placement) {
+  constexpr std::string_view kNames[kPlacements] = {"dram", "npu_tcm", "npu_mapped", "gpu"};
+  return kNames[static_cast<std::size_t>(placement)];
+}
+
+}  // namespace
 
 struct BudgetedMemory::Account {
   std::mutex mutex;
   std::array<Budget, kPlacements> budgets;
+  std::array<std::shared_ptr<SharedPages>, kPlacements> shared;  // null: pages are this process's own
   bool phantom = false, locked = false;
   std::uint64_t next_id = 1;
   std::map<std::uint64_t, Bytes> committed;  // of live reserved ranges, by block id: what to give back when they go
 
+  // The budget that limits a placement.
+  Budget& limiting(Placement where) {
+    const auto i = static_cast<std::size_t>(where);
+    return budgets[shared[i] ? static_cast<std::size_t>(Placement::dram) : i];
+  }
+
   Status charge(Placement where, Region region, Bytes size) {
-    Budget& budget = budgets[static_cast<std::size_t>(where)];
-    if (size > budget.limit - budget.used) {
-      return {Code::over_budget, fmt::format("{} more for {} do not fit: {} of {} are in use", format_bytes(size), to_string(region),
-                                             format_bytes(budget.used), format_bytes(budget.limit))};
+    Budget& limiting = this->limiting(where);
+    if (size > limiting.limit - limiting.used) {
+      const std::string place = where == Placement::dram ? "" : fmt::format(" in {}", to_string(where));
+      return {Code::over_budget, fmt::format("{} more for {}{} do not fit: {} of {} are in use", format_bytes(size), to_string(region),
+                                             place, format_bytes(limiting.used), format_bytes(limiting.limit))};
     }
-    const auto r = static_cast<std::size_t>(region);
-    budget.used += size;
-    budget.peak = std::max(budget.peak, budget.used);
-    budget.region_used[r] += size;
-    budget.region_peak[r] = std::max(budget.region_peak[r], budget.region_used[r]);
+    for_each_budget(where, [&](Budget& budget) {
+      const auto r = static_cast<std::size_t>(region);
+      budget.used += size;
+      budget.peak = std::max(budget.peak, budget.used);
+      budget.region_used[r] += size;
+      budget.region_peak[r] = std::max(budget.region_peak[r], budget.region_used[r]);
+    });
     return {};
   }
 
   void refund(Placement where, Region region, Bytes size) {
-    Budget& budget = budgets[static_cast<std::size_t>(where)];
-    budget.used -= size;
-    budget.region_used[static_cast<std::size_t>(region)] -= size;
+    for_each_budget(where, [&](Budget& budget) {
+      budget.used -= size;
+      budget.region_used[static_cast<std::size_t>(region)] -= size;
+    });
+  }
+
+  template <class F>
+  void for_each_budget(Placement where, F f) {
+    Budget &own = budgets[static_cast<std::size_t>(where)], &limiting = this->limiting(where);
+    f(own);
+    if (&limiting != &own) f(limiting);
   }
 };
 
@@ -79,6 +105,13 @@ BudgetedMemory::BudgetedMemory(std::array<Bytes, kPlacements> limits, bool phant
 
 BudgetedMemory::~BudgetedMemory() = default;
 
+void BudgetedMemory::share(Placement where, std::shared_ptr<SharedPages> pages) {
+  const auto i = static_cast<std::size_t>(where);
+  const std::scoped_lock lock(account_->mutex);
+  account_->budgets[i].limit = account_->budgets[static_cast<std::size_t>(Placement::dram)].limit;
+  account_->shared[i] = std::move(pages);
+}
+
 Result<Lease> BudgetedMemory::lease(Bytes size, Placement where, Region region) {
   size = round_up(size, kPageSize);
   Result<Lease> range = reserve(size, where, region);
@@ -91,7 +124,12 @@ Result<Lease> BudgetedMemory::lease(Bytes size, Placement where, Region region) 
 Result<Lease> BudgetedMemory::reserve(Bytes size, Placement where, Region region) {
   size = std::max(round_up(size, kPageSize), kPageSize);
   std::byte* data = nullptr;
-  if (!account_->phantom) {
+  const std::shared_ptr<SharedPages> pages = account_->phantom ? nullptr : account_->shared[static_cast<std::size_t>(where)];
+  if (pages) {
+    Result<std::byte*> taken = pages->take(size);
+    if (!taken.ok()) return taken.status();
+    data = taken.value();
+  } else if (!account_->phantom) {
     data = map_pages(size);
     if (data == nullptr) return Status{Code::over_budget, fmt::format("no address space for {}", format_bytes(size))};
     if (size >= 2 * MiB) ::madvise(data, size, MADV_NOHUGEPAGE);
@@ -100,8 +138,13 @@ Result<Lease> BudgetedMemory::reserve(Bytes size, Placement where, Region region
   const std::scoped_lock lock(account_->mutex);
   block->id = account_->next_id++;
   account_->committed[block->id] = 0;
-  return Lease(std::shared_ptr<Block>(block.release(), [account = account_](Block* dead) {
-    if (dead->data != nullptr) ::munmap(dead->data, dead->size);
+  return Lease(std::shared_ptr<Block>(block.release(), [account = account_, pages](Block* dead) {
+    if (pages) {
+      if (account->locked) unlock_pages(dead->data, dead->size);
+      pages->give_back(dead->data, dead->size);
+    } else if (dead->data != nullptr) {
+      ::munmap(dead->data, dead->size);
+    }
     const std::scoped_lock guard(account->mutex);
     const auto entry = account->committed.find(dead->id);
     account->refund(dead->placement, dead->region, entry->second);
@@ -127,7 +170,8 @@ Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
 void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
   VITRO_CHECK(whole_pages(range, offset, length), "decommit in whole pages of the range");
   if (account_->locked && length > 0) unlock_pages(range.data() + offset, length);  // locked pages are not given back
-  if (range.data() != nullptr) ::madvise(range.data() + offset, length, MADV_DONTNEED);
+  const bool shared = account_->shared[static_cast<std::size_t>(range.placement())] != nullptr;
+  if (range.data() != nullptr) ::madvise(range.data() + offset, length, shared ? MADV_REMOVE : MADV_DONTNEED);
   const std::scoped_lock lock(account_->mutex);
   Bytes& committed = account_->committed[range.id()];
   VITRO_CHECK(committed >= length, "decommit of pages that were not committed");

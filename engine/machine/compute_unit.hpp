@@ -32,6 +32,10 @@ struct UnitCaps {
   Bytes graph_weights = 0;           // of one graph; the system runs a larger one on the CPU. 0: no limit
   std::uint32_t graph_count = 0;     // graphs that it holds at a time; the system runs others on the CPU. 0: no limit
   std::uint32_t shape_multiple = 1;  // sizes that suit it
+  // Matrices in these formats are computed where they lie, if they lie in `maps`, and the unit makes itself copies of others; rows of a
+  // matrix that lie in places of their own are computed only there, and in these formats.
+  std::vector<Format> as_stored, in_places;
+  Placement maps = Placement::dram;
 };
 
 struct Graph {

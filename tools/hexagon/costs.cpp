@@ -53,6 +53,14 @@ Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uin
   return kernel;
 }
 
+// Rows as a file has them, wherever they lie: here all in one place.
+Kernel rows_product(const std::string& name, Kind kind, Bytes block) {
+  Kernel kernel = product(name, kind, 1);
+  kernel.in[0] = kColumns / hexagon::kBlockColumns * block;
+  kernel.in[2] = kRows * sizeof(std::uint32_t);
+  return kernel;
+}
+
 Kernel look_up_product(std::uint32_t bits, std::uint32_t group, Kind kind, hexagon::TileShape tile) {
   const bool rounded = kind == Kind::matmul_lut_rounded, wide = kind == Kind::matmul_lut_wide;
   Kernel kernel = product(fmt::format("{} w{}g{}", rounded ? "rounded" : wide ? "wide" : "lut", bits, group), kind, 1, kTileRows);
@@ -97,6 +105,8 @@ std::vector<Kernel> kernels() {
     all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch));
     all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch));
   }
+  all.push_back(rows_product("q8_0 rows", Kind::matmul_q8_0_rows, 34));
+  all.push_back(rows_product("q4_0 rows", Kind::matmul_q4_0_rows, 18));
   for (const Kind kind : {Kind::matmul_lut, Kind::matmul_lut_rounded, Kind::matmul_lut_wide}) {
     for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
       for (const std::uint32_t group : {32u, 64u, 128u}) {

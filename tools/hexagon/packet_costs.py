@@ -50,8 +50,8 @@ WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-no
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
 WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "lut_kernels", "main",
-                "operators", "matmul", "rounded_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels", "system",
-                "table_kernels", "tile_kernels", "wide_kernels")
+                "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
+                "system", "table_kernels", "tile_kernels", "wide_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}

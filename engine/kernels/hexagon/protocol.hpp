@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 10;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 11;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -22,7 +22,10 @@ inline constexpr uint32_t kVectorBytes = 128;                    // of HVX: oper
 inline constexpr uint32_t kPanelRows = 32, kLutPanelRows = 128;  // rows that share a panel of weights (panels.hpp)
 inline constexpr uint32_t kBlockColumns = 32;                    // columns that share a scale
 
-// What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes.
+inline constexpr uint32_t kPlaceBytes = 64;  // places: uint32, where rows of weights begin in such units, from in[0] on
+
+// What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes but where rows have
+// places.
 enum class Kind : uint32_t {
   none,
   matmul_q8_0,         // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
@@ -49,6 +52,11 @@ enum class Kind : uint32_t {
   convert_planes,      // ablation, no tables: in: planes, float32 scales and zeros [rows / 1024][32];  out: fp16 [rows] (layout_stages.hpp)
   matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so
                        // tiles of x are turned: of the second one, [batch / 32][columns / 32]
+  matmul_hmx_f16_rows,  // as matmul_hmx_f16, rows of fp16 in places: in: any multiple of 4, x, places [rows]; columns % 64 == 0
+  matmul_q8_0_rows,  // as matmul_q8_0 and matmul_q4_0, rows as a file has them, in places: in: any multiple of 4, x, places [rows]
+  matmul_q4_0_rows,
+  add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows], places [rows]; out: f32 [batch][columns], the
+             // sum over rows ascending of h times the row, one fused multiply-add each, without rows whose h is 0
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one

@@ -6,7 +6,8 @@
 
 namespace vitro::hexagon {
 
-constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_f16; }
+constexpr bool is_f16_product(Kind kind) { return kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_f16_rows; }
+constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || is_f16_product(kind); }
 constexpr bool is_panel_product(Kind kind) {
   return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
 }
@@ -37,10 +38,10 @@ constexpr uint32_t lut_bytes_to(const Operator& op, uint32_t columns) {
 constexpr bool tile_groups(const Operator& op) { return op.scales == Scales::of_tile_groups; }
 constexpr uint32_t tile_pairs(uint32_t depth) { return (depth / kTile + 1) / 2; }
 constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vectors
-  return op.kind == Kind::matmul_hmx_f16 ? 0 : tile_groups(op) ? tile_pairs(depth) : depth / kTile;
+  return is_f16_product(op.kind) ? 0 : tile_groups(op) ? tile_pairs(depth) : depth / kTile;
 }
 constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, or fp16
-  if (op.kind == Kind::matmul_hmx_f16) return tile_pairs(depth) * kTile * kVectorBytes;
+  if (is_f16_product(op.kind)) return tile_pairs(depth) * kTile * kVectorBytes;
   return depth / kTile * (kTileElements / 2);
 }
 constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {

@@ -42,6 +42,16 @@ Task<void> read_weight(Machine* machine, const Weight* weight, Lease into, Bytes
   co_await scope.join();
 }
 
+Result<Lease> lease_weights(Machine& machine, Bytes size, Format format, Region region, bool in_places) {
+  for (const ComputeUnit* unit : machine.units) {
+    const UnitCaps& caps = unit->caps();
+    const std::vector<Format>& formats = in_places ? caps.in_places : caps.as_stored;
+    if (std::ranges::find(formats, format) == formats.end()) continue;
+    if (Result<Lease> mapped = machine.memory.lease(size, caps.maps, region); mapped.ok()) return mapped;
+  }
+  return machine.memory.lease(size, Placement::dram, region);
+}
+
 DenseResidency::DenseResidency(Machine& machine, const WeightStore& weights, bool predictors)
     : machine_(machine), weights_(weights), predictors_(predictors) {}
 
@@ -62,7 +72,10 @@ Task<void> DenseResidency::load() {
   for (const Weight& weight : weights_.all()) {
     if (!is_kept(weight)) continue;
     const Region region = is_predictor(weight.role) ? Region::predictor : Region::fixed;
-    Lease lease = machine_.memory.lease(weight.extent.length, Placement::dram, region).value_or_throw();
+    const bool products = weight.layer >= 0 && weight.rows > 1;  // an accelerator has those of layers
+    Lease lease = (products ? lease_weights(machine_, weight.extent.length, weight.format, region)
+                            : machine_.memory.lease(weight.extent.length, Placement::dram, region))
+                      .value_or_throw();
     leases_[&weight] = lease;
     machine_.trace.decision("load", weight.name, "dram");
     co_await read_weight(&machine_, &weight, std::move(lease), 0, machine_.units.front()->caps().id, kLoadDepth);

@@ -128,6 +128,10 @@ class Residency {
   virtual NeuronStore* neurons() { return nullptr; }
 };
 
+// Memory for matrices, or for rows that are computed in places: where an accelerator of the machine computes that format from what is
+// there, as long as there is room; else in DRAM.
+Result<Lease> lease_weights(Machine& machine, Bytes size, Format format, Region region, bool in_places = false);
+
 // All weights in DRAM, read once in large sequential requests; but for neuron bundles and their scales, which a NeuronStore keeps.
 class DenseResidency : public Residency {
  public:

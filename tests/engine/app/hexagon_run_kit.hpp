@@ -1,4 +1,4 @@
-// Whole runs of an embedded model with the products on a Hexagon, whose worker fails where a test wants it.
+// Whole runs on one core and an emulated Hexagon, whose worker may be struck at chosen requests.
 #pragma once
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -12,6 +12,7 @@
 #include "tests/effort.hpp"
 #include "tests/engine/host/hexagon_faults.hpp"
 #include "tests/engine/host/worker_ways.hpp"
+#include "tests/engine/kernels/hexagon/worker.hpp"
 #include "tests/source_path.hpp"
 
 namespace vitro::test {
@@ -30,17 +31,19 @@ class HexagonRun : public testing::Test {
     return run_engine({{"units", units}, {"activations", activations}}, model, std::move(faults));
   }
   // `model`: of the embedded files, or the path of another one.
-  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}) {
+  Json run_engine(Json engine, const std::string& model, std::map<std::uint32_t, Fault> faults = {}, const std::string& budget = "4 GiB") {
     Json root = {{"experiment", "e"},
                  {"machine", "host"},
                  {"model", {{"gguf", test::source_path("configs/models/embedded/stories-reglu-3m." + model + ".gguf")}}},
                  {"engine", std::move(engine)},
+                 {"memory", {{"budget", budget}}},
                  {"workload", {{"prompt", "Once upon a time"}, {"output_tokens", kTokens}}}};
     if (model.front() == '/') root["model"]["gguf"] = model;
     const MachineFactory machines = [&](const MachineRequest& request, Function& function, TraceSink& trace) {
       HostOptions options;
       options.units = 1;
       options.spin = {};
+      options.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
       if (std::ranges::count(request.units, "hexagon") > 0) {
         options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_worker(way_, GiB, 64 * MiB), faults); };
         options.hexagon.products = request.code_products;

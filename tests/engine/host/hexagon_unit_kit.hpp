@@ -9,6 +9,8 @@
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/tile_groups.hpp"
+#include "engine/quant/tiles.hpp"
 #include "tests/engine/host/worker_ways.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 
@@ -27,24 +29,31 @@ class HexagonUnitTest : public testing::Test {
 
   ComputeUnit& unit() { return *host_->machine().units.back(); }
 
-  View view(std::array<std::uint32_t, 3> shape, Format format) {
+  View view(std::array<std::uint32_t, 3> shape, Format format, Placement where = Placement::dram) {
     View view;
     view.shape = shape;
     view.format = format;
-    view.memory = host_->machine().memory.lease(view_bytes(view), Placement::dram, Region::fixed).value_or_throw();
+    view.layout = stored_layout(format);
+    view.memory = host_->machine().memory.lease(view_bytes(view), where, Region::fixed).value_or_throw();
     Rng rng(view.memory.id());
-    std::vector<float> row(columns(view));
-    for (std::uint64_t r = 0; r < elements(view) / row.size(); ++r) {
-      for (float& x : row) x = static_cast<float>(rng.normal());
-      quantise_row(format, row.data(), view.data() + r * row_bytes(format, row.size()), row.size());
+    const std::size_t rows = group_rows(view.layout);  // that lie together
+    std::vector<float> floats(rows * columns(view));
+    for (std::uint64_t r = 0; r < elements(view) / columns(view); r += rows) {
+      for (float& x : floats) x = static_cast<float>(rng.normal());
+      std::byte* const to = view.data() + r * row_bytes(format, columns(view), view.layout);
+      if (view.layout == Layout::strips) {
+        quantise_strip(floats.data(), columns(view), to);
+      } else {
+        quantise_row(format, floats.data(), to, floats.size());
+      }
     }
     return view;
   }
 
-  KernelCall product(View weights, View x) {
+  KernelCall product(View weights, View x, VariantId variant = variant::kInt8) {
     KernelCall call;
     call.op = ops::Matmul{};
-    call.variant = variant::kInt8;
+    call.variant = variant;
     call.layer = 0;
     call.out = {view({x.shape[0], weights.shape[0], 0}, Format::f32)};
     call.in = {std::move(weights), std::move(x)};
@@ -85,6 +94,13 @@ class HexagonUnitTest : public testing::Test {
     return floats(call.out[0]);
   }
   static std::vector<float> floats(const View& v) { return {v.as<float>(), v.as<float>() + elements(v)}; }
+
+  std::uint64_t counted(const char* name) {
+    for (const auto& [counted, value] : host_->report({}, {}).counts) {
+      if (counted == name) return value;
+    }
+    return 0;
+  }
 
   ComputeFunction function_;
   NullTrace trace_;

@@ -44,6 +44,80 @@ TEST(BudgetedMemory, the_last_byte_fits_and_the_next_does_not) {
   EXPECT_EQ(more.status().message, "4.00 KiB more for hot do not fit: 16.00 KiB of 16.00 KiB are in use");
 }
 
+// Pages of a file that somebody else could map, one range at a time.
+class OneRange final : public SharedPages {
+ public:
+  Result<std::byte*> take(Bytes size) override {
+    if (data_ != nullptr) return Status{Code::over_budget, "the range is taken"};
+    size_ = size;
+    data_ = static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    return data_;
+  }
+  void give_back(std::byte* data, Bytes size) override {
+    EXPECT_EQ(data, data_);
+    EXPECT_EQ(size, size_);
+    ::munmap(data, size);
+    data_ = nullptr;
+  }
+  std::byte* data_ = nullptr;
+  Bytes size_ = 0;
+};
+
+TEST(BudgetedMemory, shared_pages_are_charged_to_dram_and_shown_apart) {
+  BudgetedMemory memory = memory_of(4 * kPageSize);
+  const auto pages = std::make_shared<OneRange>();
+  EXPECT_EQ(memory.lease(1, Placement::npu_mapped, Region::fixed).status().code, Code::over_budget) << "there is no such place yet";
+  memory.share(Placement::npu_mapped, pages);
+  {
+    const Lease lease = memory.lease(2 * kPageSize, Placement::npu_mapped, Region::fixed).value_or_throw();
+    EXPECT_EQ(lease.data(), pages->data_);
+    EXPECT_EQ(lease.placement(), Placement::npu_mapped);
+    EXPECT_EQ(memory.lease(kPageSize, Placement::npu_mapped, Region::hot).status().message, "the range is taken");
+    const Lease own = memory.lease(kPageSize, Placement::dram, Region::kv).value_or_throw();
+    EXPECT_EQ(memory.budget(Placement::dram).used, 3 * kPageSize);
+    EXPECT_EQ(memory.budget(Placement::dram).region_used[static_cast<std::size_t>(Region::fixed)], 2 * kPageSize);
+    EXPECT_EQ(memory.budget(Placement::npu_mapped).used, 2 * kPageSize);
+  }
+  EXPECT_EQ(pages->data_, nullptr) << "given back";
+  EXPECT_EQ(memory.budget(Placement::dram).used, 0u);
+  EXPECT_EQ(memory.budget(Placement::npu_mapped).used, 0u);
+  EXPECT_EQ(memory.budget(Placement::npu_mapped).peak, 2 * kPageSize);
+
+  const Lease most = memory.lease(3 * kPageSize, Placement::dram, Region::kv).value_or_throw();
+  const Status refused = memory.lease(2 * kPageSize, Placement::npu_mapped, Region::fixed).status();
+  EXPECT_EQ(refused.code, Code::over_budget);
+  EXPECT_EQ(refused.message, "8.00 KiB more for fixed in npu_mapped do not fit: 12.00 KiB of 16.00 KiB are in use");
+  EXPECT_EQ(pages->data_, nullptr) << "what was refused is given back";
+}
+
+// False where an emulator says that it took shared pages away, and did not.
+bool shared_pages_go() {
+  OneRange range;
+  std::byte* data = range.take(kPageSize).value_or_throw();
+  *data = std::byte{1};
+  const bool gone = ::madvise(data, kPageSize, MADV_REMOVE) == 0 && *data == std::byte{0};
+  range.give_back(data, kPageSize);
+  return gone;
+}
+
+TEST(BudgetedMemory, shared_pages_are_committed_and_given_back_piece_by_piece) {
+  if (!shared_pages_go()) GTEST_SKIP() << "needs MADV_REMOVE, which emulators ignore";
+  BudgetedMemory memory = memory_of(4 * kPageSize);
+  memory.share(Placement::npu_mapped, std::make_shared<OneRange>());
+  const Lease range = memory.reserve(8 * kPageSize, Placement::npu_mapped, Region::cold).value_or_throw();
+  for (const Bytes at : {Bytes{0}, 6 * kPageSize}) {
+    EXPECT_TRUE(memory.commit(range, at, 2 * kPageSize).ok());
+    std::memset(range.data() + at, 1, 2 * kPageSize);
+  }
+  EXPECT_EQ(memory.budget(Placement::dram).used, 4 * kPageSize);
+  EXPECT_EQ(memory.commit(range, 2 * kPageSize, kPageSize).code, Code::over_budget);
+  memory.decommit(range, 0, 2 * kPageSize);
+  EXPECT_EQ(memory.budget(Placement::dram).used, 2 * kPageSize);
+  EXPECT_EQ(resident_pages(range.data(), 8 * kPageSize), 2u);
+  EXPECT_EQ(range.data()[0], std::byte{0});
+  EXPECT_EQ(range.data()[6 * kPageSize], std::byte{1});
+}
+
 // "VmLck" of this process.
 Bytes locked_bytes() {
   std::ifstream status("/proc/self/status");

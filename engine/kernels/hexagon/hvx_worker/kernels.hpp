@@ -12,6 +12,12 @@ extern "C" void hvx_dots_q8_0(const unsigned char* panel, const Int8Block* x, ui
                               int32_t* dots);
 extern "C" void hvx_dots_q4_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
                               int32_t* dots);
+// A panel of 32 rows that stand in TCM as a file has them, `pitch` bytes apart: `block` bytes each block, its scale and then quants. Blocks
+// are even in number. Nothing is read beyond `room` bytes of `rows`.
+extern "C" void hvx_gather_panel(const unsigned char* rows, uint32_t pitch, uint32_t blocks, uint32_t block, uint32_t room,
+                                 unsigned char* scales, unsigned char* quants);
+// y[c] = fma(h, w[c], y[c]) with a row w of f16, q8_0 or q4_0 (bits: 16, 8, 4) as a file has it.
+extern "C" void float_add_row(const unsigned char* row, uint32_t bits, uint32_t columns, float h, float* y);
 // y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc), from y[row] on if there were `more` blocks before, else from 0.
 // `rows` <= panel_rows are stored; d_x of block b is x_scales[b * stride], d_w of a row scales[b * step + row].
 extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales, uint32_t stride,

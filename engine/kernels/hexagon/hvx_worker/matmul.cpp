@@ -10,6 +10,8 @@ namespace {
 
 constexpr uint32_t kMostBlocks = 1024;  // of a row, so that the integer results of a panel fit into scratch
 
+constexpr uint32_t kQ8Bytes = 34, kQ4Bytes = 18;  // of a block in a file: its scale, then quants
+
 // On a phone these are in TCM.
 alignas(kVectorBytes) int32_t dots[kMostBlocks * kLutPanelRows];
 alignas(kVectorBytes) int32_t weighted[kMostTileRows * (kMostTileColumns / kBlockColumns)];  // of a tile
@@ -23,16 +25,34 @@ bool valid_tile(const Operator& op) {
   return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
 }
 
+constexpr bool in_places(Kind kind) { return kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_q4_0_rows; }
+
+// Rows of q8_0 or q4_0 from wherever they lie to TCM, and there to the panel that they make. Returns the panel; rows behind `rows` are
+// whatever TCM held.
+const unsigned char* gather_panel(const Operator& op, const Regions& r, uint32_t first, uint32_t rows, uint32_t scales_bytes) {
+  const uint32_t bytes = placed_row_bytes(op), blocks = op.columns / kBlockColumns, room = round_up(kPanelRows * bytes, kVectorBytes);
+  const auto* places = reinterpret_cast<const uint32_t*>(r.inbound + op.in[2]) + first;
+  unsigned char *stored = idle_tcm(), *panel = stored + room;
+  for (uint32_t i = 0; i < rows; ++i) {
+    const Transfer row = run_of(r.inbound + op.in[0] + places[i] * kPlaceBytes, stored + i * bytes, bytes);
+    dma_copy(&row);
+  }
+  const bool q8 = op.kind == Kind::matmul_q8_0_rows;
+  hvx_gather_panel(stored, bytes, blocks, q8 ? kQ8Bytes : kQ4Bytes, room, panel, panel + scales_bytes);
+  return panel;
+}
+
 void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const bool q8 = op.kind == Kind::matmul_q8_0;
+  const bool q8 = op.kind == Kind::matmul_q8_0 || op.kind == Kind::matmul_q8_0_rows;
   const uint32_t blocks = op.columns / kBlockColumns, scales_bytes = round_up(blocks * kPanelRows * 2, kVectorBytes);
   const uint32_t panel_bytes = scales_bytes + blocks * kPanelRows * (q8 ? 32 : 16);
   const auto* x = reinterpret_cast<const Int8Block*>(r.inbound + op.in[1]);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t first = 0; first < op.rows; first += kPanelRows) {
-    const unsigned char* panel = r.inbound + op.in[0] + first / kPanelRows * panel_bytes;
-    const auto* scales = reinterpret_cast<const uint16_t*>(panel);
     const uint32_t rows = op.rows - first < kPanelRows ? op.rows - first : kPanelRows;
+    const unsigned char* panel = in_places(op.kind) ? gather_panel(op, r, first, rows, scales_bytes)
+                                                    : r.inbound + op.in[0] + first / kPanelRows * panel_bytes;
+    const auto* scales = reinterpret_cast<const uint16_t*>(panel);
     for (uint32_t m = 0; m < op.batch; m += kBatchTogether) {
       const uint32_t batch = op.batch - m < kBatchTogether ? op.batch - m : kBatchTogether;
       (q8 ? hvx_dots_q8_0 : hvx_dots_q4_0)(panel + scales_bytes, x + m * blocks, blocks, batch, blocks, dots);
@@ -40,6 +60,22 @@ void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
         float_accumulate(dots + i * blocks * kPanelRows, scales, kPanelRows, &x[(m + i) * blocks].scale, sizeof(Int8Block) / sizeof(float),
                          blocks, kPanelRows, rows, false, y + (m + i) * op.rows + first);
       }
+    }
+    advance(progress);
+  }
+}
+
+// A row passes all sums of the batch before the next one.
+void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const auto* places = reinterpret_cast<const uint32_t*>(r.inbound + op.in[2]);
+  const auto* h = reinterpret_cast<const float*>(r.inbound + op.in[1]);
+  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
+  for (uint32_t i = 0; i < op.batch * op.columns; ++i) y[i] = 0;
+  for (uint32_t row = 0; row < op.rows; ++row) {
+    const unsigned char* weights = r.inbound + op.in[0] + places[row] * kPlaceBytes;
+    invalidate_cache(weights, placed_row_bytes(op));  // what lies in a place changes
+    for (uint32_t b = 0; b < op.batch; ++b) {
+      if (h[b * op.rows + row] != 0) float_add_row(weights, op.bits, op.columns, h[b * op.rows + row], y + b * op.columns);
     }
     advance(progress);
   }
@@ -134,7 +170,16 @@ bool looks_up(Kind kind) {
 }  // namespace
 
 bool is_product(Kind kind) {
-  return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || looks_up(kind) || is_staged(kind);
+  const bool panels = kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || in_places(kind);
+  return panels || kind == Kind::add_rows || looks_up(kind) || is_staged(kind);
+}
+
+uint32_t placed_row_bytes(const Operator& op) {
+  const bool adds = op.kind == Kind::add_rows;
+  if (op.kind == Kind::matmul_hmx_f16_rows || (adds && op.bits == 16)) return op.columns * 2;
+  if (op.kind == Kind::matmul_q8_0_rows || (adds && op.bits == 8)) return op.columns / kBlockColumns * kQ8Bytes;
+  if (op.kind == Kind::matmul_q4_0_rows || (adds && op.bits == 4)) return op.columns / kBlockColumns * kQ4Bytes;
+  return 0;
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
@@ -161,6 +206,20 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
       return planes || valid_stages(op);
     }
+    case Kind::add_rows:
+      in[1] = op.batch * rows * sizeof(float);
+      in[2] = rows * sizeof(uint32_t);
+      out = op.batch * columns * sizeof(float);
+      return op.bits == 16 || op.bits == 8 || op.bits == 4;
+    case Kind::matmul_q8_0_rows:
+    case Kind::matmul_q4_0_rows:
+      in[1] = op.batch * blocks * sizeof(Int8Block);
+      in[2] = rows * sizeof(uint32_t);
+      return placed_row_bytes(op) % 4 == 0;
+    case Kind::matmul_hmx_f16_rows:
+      in[1] = tiles;
+      in[2] = rows * sizeof(uint32_t);
+      return (columns & (2 * kTile - 1)) == 0 && valid_stages(op);
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_f16:
       if (op.scales > Scales::of_tile_groups || (tile_groups(op) && (columns & (2 * kTile - 1)) != 0)) return false;
@@ -182,6 +241,7 @@ void begin_request() { precomputed.kind = Kind::none; }
 void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
   if (is_staged(op.kind)) return run_staged(op, index, regions, progress);
   if (looks_up(op.kind)) return matmul_lut(op, regions, progress);
+  if (op.kind == Kind::add_rows) return add_rows(op, regions, progress);
   matmul(op, regions, progress);
 }
 

@@ -83,6 +83,19 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   }
 }
 
+// Whether all rows in places lie where weights do. Requires: the places themselves are inside.
+bool rows_fit(const Operator& op, const Regions& regions) {
+  const uint32_t bytes = placed_row_bytes(op);
+  if (bytes == 0) return true;
+  const auto* places = reinterpret_cast<const uint32_t*>(regions.inbound + op.in[2]);
+  invalidate_cache(places, op.rows * sizeof(uint32_t));
+  bool fit = op.in[0] >= kArenaStart && op.in[0] % 4 == 0;
+  for (uint32_t row = 0; row < op.rows && fit; ++row) {
+    fit = op.in[0] + uint64_t{places[row]} * kPlaceBytes + bytes <= regions.inbound_bytes;
+  }
+  return fit;
+}
+
 }  // namespace
 
 bool inside(const Operator& op, const Regions& regions) {
@@ -93,7 +106,7 @@ bool inside(const Operator& op, const Regions& regions) {
     const bool used = in[i] > 0;
     fits = fits && (!used || (op.in[i] >= kArenaStart && op.in[i] % kVectorBytes == 0 && op.in[i] + in[i] <= regions.inbound_bytes));
   }
-  return fits;
+  return fits && rows_fit(op, regions);
 }
 
 void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t& progress) {

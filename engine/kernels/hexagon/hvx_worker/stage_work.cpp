@@ -21,8 +21,20 @@ uint32_t layout_tiles(const Operator& op, const Step& step) {
   return count;
 }
 
+// Rows of fp16 wherever they lie become strips: 64 columns of each after the other.
+void gather_strips(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
+  const auto* places = reinterpret_cast<const uint32_t*>(pass.operand(2)) + step.column;
+  const uint32_t pairs = tile_pairs(step.depth), strip = strip_bytes(*pass.op, step.depth);
+  for (uint32_t row = 0; row < step.columns; ++row) {
+    const unsigned char* from = pass.operand(0) + places[row] * kPlaceBytes + step.begin * 2;
+    unsigned char* first = to + row / kTile * strip + row % kTile * kVectorBytes;
+    chain.add({from, first, kVectorBytes, pairs, kVectorBytes, kTile * kVectorBytes});
+  }
+}
+
 void load_strips(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
   const Operator& op = *pass.op;
+  if (op.kind == Kind::matmul_hmx_f16_rows) return gather_strips(pass, step, to, chain);
   const uint32_t strips = units_of(op, step.columns), pitch = strip_bytes(op, op.columns), placed = strip_bytes(op, step.depth);
   const unsigned char* from = pass.operand(0) + step.column / kTile * pitch;
   if (step.depth == op.columns) return chain.add(run_of(from, to, strips * pitch));
@@ -65,7 +77,7 @@ void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* s
   const Operator& op = *pass.op;
   const unsigned char* values = strip + strip_scales(op, step.depth) * kVectorBytes;
   const uint16_t* table = halves_at(pass.operand(2));
-  if (op.kind == Kind::matmul_hmx_f16) {
+  if (is_f16_product(op.kind)) {
     return hvx_f16_tiles(strip + piece * kTile * kVectorBytes, end - piece, halves_at(tiles) + piece * 2 * kTileElements);
   }
   const uint32_t together = tile_groups(op) ? 2 : 1, vectors = together * (kTileElements / 2 / kVectorBytes);  // of nibbles, in a piece
@@ -77,7 +89,7 @@ void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* s
   float_scale(out, scales, kTilePairs, (end - piece) * kTilePairs);
 }
 uint32_t strip_pieces(const Operator& op, const Step& step) {
-  return op.kind == Kind::matmul_hmx_f16 || tile_groups(op) ? tile_pairs(step.depth) : step.depth / kTile;
+  return is_f16_product(op.kind) || tile_groups(op) ? tile_pairs(step.depth) : step.depth / kTile;
 }
 
 // Tile `index` of the layout within the step's depth, of a panel as load_panel() placed it.

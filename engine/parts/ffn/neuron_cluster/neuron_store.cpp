@@ -93,7 +93,7 @@ Task<void> NeuronStore::load(UnitId issuer) {
   }
   cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
                  static_cast<std::uint32_t>(ffns_.size()) / experts_, options_.admission);
-  arena_ = machine_.memory.lease(cache_->slots() * layout_.kept_block(), Placement::dram, Region::cold).value_or_throw();
+  arena_ = lease_weights(machine_, cache_->slots() * layout_.kept_block(), layout_.format, Region::cold, true).value_or_throw();
   if (landing_bytes_ > 0) {
     landing_lease_ = machine_.memory.lease(landing_bytes_, Placement::dram, Region::staging).value_or_throw();
     landing_.emplace(machine_.executor, landing_bytes_);

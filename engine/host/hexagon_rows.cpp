@@ -1,0 +1,95 @@
+#include "engine/host/hexagon_rows.hpp"
+
+#include <fmt/format.h>
+
+#include "engine/kernels/common/float_copies.hpp"
+#include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/ops/variants.hpp"
+
+namespace vitro::hexagon {
+namespace {
+
+Status lacking(std::string why) { return {Code::unsupported_shape, std::move(why)}; }
+
+std::uint32_t bits_of(Format format) { return format == Format::f16 ? 16 : format == Format::q8_0 ? 8 : 4; }
+
+}  // namespace
+
+Result<MatmulForm> rows_form(const KernelCall& call) {
+  const Format format = call.in[0].format;
+  const std::uint32_t k = columns(call.in[0]);
+  if (call.in.size() > 2) return lacking(fmt::format("of rows in places it takes no bias, and no {} with scales apart", to_string(format)));
+  if (format != Format::f16 && format != Format::q8_0 && format != Format::q4_0) {
+    return lacking(fmt::format("it computes no rows of {} in places", to_string(format)));
+  }
+  if (k == 0 || k % kBlockColumns != 0 || k > kMostColumns || row_bytes(format, k) % 4 != 0 || call.in[0].offset % 4 != 0) {
+    return lacking(fmt::format("its DMA takes whole words, and rows of {} columns of {} are none", k, to_string(format)));
+  }
+  if (call.is<ops::Accumulate>()) {
+    if (call.get<ops::Accumulate>().continues) return lacking("it adds rows to nothing else");
+    if (variant::adds_in_int8(call.variant, format)) return lacking("it adds rows in the float contract only");
+    return MatmulForm{Kind::add_rows, {.bits = bits_of(format)}};
+  }
+  if (!call.is<ops::Matmul>()) return lacking(fmt::format("it has no operator {}", to_string(call.op)));
+  if (format == Format::f16) {
+    if (call.variant != variant::kHmx) return lacking("it computes f16 with fp16 activations only");
+    if (k % (2 * kTile) != 0) return lacking("it takes rows of f16 in pairs of tiles");
+    return MatmulForm{Kind::matmul_hmx_f16, {}};
+  }
+  if (call.variant != variant::kInt8) return lacking(fmt::format("it computes rows of {} with int8 activations only", to_string(format)));
+  return MatmulForm{format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+}
+
+Kind in_places(Kind kind) {
+  return kind == Kind::matmul_hmx_f16 ? Kind::matmul_hmx_f16_rows
+         : kind == Kind::matmul_q8_0  ? Kind::matmul_q8_0_rows
+         : kind == Kind::matmul_q4_0  ? Kind::matmul_q4_0_rows
+                                      : kind;
+}
+
+std::uint32_t rows_of(const KernelCall& call) {
+  return call.row_offsets != nullptr ? static_cast<std::uint32_t>(call.row_offsets->size()) : sliced(call, call.in[0].shape[0]).count;
+}
+
+Result<std::uint32_t> place_rows(HexagonSession& session, const KernelCall& call, std::uint32_t at) {
+  const View& weights = call.in[0];
+  const std::uint32_t count = rows_of(call);
+  const Bytes row = row_bytes(weights.format, columns(weights));
+  const Result<std::uint32_t> list = session.scratch(count * sizeof(std::uint32_t));
+  if (!list.ok()) return list;
+  auto* places = reinterpret_cast<std::uint32_t*>(session.at(list.value()));
+  for (std::uint32_t i = 0; i < count; ++i) {
+    places[i] = call.row_offsets != nullptr ? (*call.row_offsets)[i] : static_cast<std::uint32_t>(i * row / kRowOffsetUnit);
+    if (call.row_offsets != nullptr) session.written(at + places[i] * kPlaceBytes, row);  // other neurons may have come
+  }
+  session.written(list.value(), count * sizeof(std::uint32_t));
+  return list;
+}
+
+Result<std::uint32_t> place_row_weights(HexagonSession& session, const KernelCall& call) {
+  const View h = in_f32(call.in[1]);
+  const std::uint32_t batch = h.shape[0], neurons = columns(h), count = rows_of(call);
+  const Bytes size = Bytes{batch} * count * sizeof(float);
+  const Result<std::uint32_t> at = session.scratch(size);
+  if (!at.ok()) return at;
+  auto* to = reinterpret_cast<float*>(session.at(at.value()));
+  for (std::uint32_t b = 0; b < batch; ++b) {
+    for (const std::uint32_t row : *call.rows) *to++ = h.as<float>()[std::size_t{b} * neurons + row];
+  }
+  session.written(at.value(), size);
+  return at;
+}
+
+void store_results(const KernelCall& call, const float* y) {
+  const View& out = call.out[0];
+  if (call.is<ops::Accumulate>()) return store_f32(out, 0, y, elements(out));
+  const std::uint32_t n = call.in[0].shape[0], batch = call.in[1].shape[0];
+  for (std::uint32_t b = 0; b < batch; ++b) {
+    for_each_run(call, n, [&](Range run) {
+      store_f32(out, std::size_t{b} * n + run.first, y, run.count);
+      y += run.count;
+    });
+  }
+}
+
+}  // namespace vitro::hexagon
