@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 
 #include "engine/app/old_engine_keys.hpp"
@@ -86,6 +87,8 @@ void check_memory(Reader plan, const Node& experiment) {
 
 bool same_splits(const Node& a, const Node& b) {
   return std::ranges::equal(a.items(), b.items(), [](const Node& one, const Node& other) {
+    const Node *by_layer = one.find("hot_by_layer"), *others = other.find("hot_by_layer");
+    if ((by_layer == nullptr ? "" : by_layer->to_json()) != (others == nullptr ? "" : others->to_json())) return false;
     return std::ranges::all_of(std::array{"batch", "hot", "attention", "head"}, [&](const char* key) {
       const Dimension dimension = std::string_view(key) == "batch" ? Dimension::none : Dimension::ratio;
       return quantity_or(one.find(key), dimension, 0) == quantity_or(other.find(key), dimension, 0);
@@ -99,6 +102,68 @@ void check_splits(const Node& own, const Node& chosen) {
   if (given == nullptr || given->is_null() || planned == nullptr || same_splits(*given, *planned)) return;
   fail_at(given->origin(), given->written_as().empty() ? "engine.placement.splits" : given->written_as(),
           "can not be combined with engine.plan, which has splits of its own (expected one of the two)");
+}
+
+// The split of steps of so many sequences.
+const Node& split_for(const Node& splits, std::int64_t batch) {
+  const auto holds = [batch](const Node& split) { return batch <= quantity_or(split.find("batch"), Dimension::none, 1); };
+  const auto found = std::ranges::find_if(splits.items(), holds);
+  return found == splits.items().end() ? splits.items().back() : *found;
+}
+
+// Its shares of hot neurons, whichever FFN they are of.
+std::vector<double> hot_shares(const Node& split) {
+  std::vector<double> shares;
+  const auto add = [&](const auto& self, const Node& node) -> void {
+    for (const Node& item : node.items()) self(self, item);
+    if (node.is_scalar()) shares.push_back(quantity_or(&node, Dimension::ratio, 0));
+  };
+  if (const Node* by_layer = split.find("hot_by_layer")) add(add, *by_layer);
+  else shares.push_back(quantity_or(split.find("hot"), Dimension::ratio, 0));
+  return shares;
+}
+
+// The graphs of decode steps, as engine.placement.graphs lists them. Each has to be what the splits that the run obeys come to.
+Node read_graphs(Reader& plan, const Node& engine) {
+  const Node &splits = *engine.find_path("placement.splits"), &unit = *engine.find_path("placement.unit");
+  const Node *cluster = engine.find_path("ffn.clusters.hot_cluster"), &model = *plan.node().find("model");
+  const double grain = quantity_or(cluster, Dimension::none, 512), ffn = quantity_or(model.find("ffn"), Dimension::none, 0);
+  const double kv_heads = quantity_or(model.find("kv_heads"), Dimension::none, 0);
+  std::vector<Node> listed;
+  for (Reader& graph : plan.maps("graphs")) {
+    const std::int64_t batch = graph.integer("batch", 1, 1024);
+    if (const std::string own = graph.text("unit"); own != unit.text()) {
+      graph.fail("unit", fmt::format("\"{}\" would load this graph, but engine.placement.unit is {} (expected a plan made for it)", own,
+                                     unit.text()));
+    }
+    const std::vector<double> hot = hot_shares(split_for(splits, batch));
+    for (const std::int64_t own : graph.integers("hot_neurons", 0, 1 << 24)) {
+      const auto near = [&](double share) { return std::abs(static_cast<double>(own) - share * ffn) < grain; };
+      if (ffn == 0 || std::ranges::any_of(hot, near)) continue;
+      graph.fail("hot_neurons",
+                 fmt::format("{} are not what the split of batch {} gives: {:.4f}%{} of {:.0f} (expected less than a cluster of {:.0f} "
+                             "beside it)",
+                             own, batch, 100 * hot[0], hot.size() > 1 ? " or another layer's share" : "", ffn, grain));
+    }
+    const double heads = kv_heads * quantity_or(split_for(splits, batch).find("attention"), Dimension::ratio, 0);
+    if (const std::int64_t own = graph.integer("heads", 0, 1 << 16); kv_heads > 0 && std::abs(static_cast<double>(own) - heads) >= 1) {
+      graph.fail("heads", fmt::format("{} are not what the split of batch {} gives (expected {:.2f} of {:.0f})", own, batch, heads,
+                                      kv_heads));
+    }
+    std::vector<Node::Entry> entry;
+    for (const char* key : {"batch", "name", "loaded"}) {
+      if (const Node* value = graph.raw(key)) entry.emplace_back(key, *value);
+    }
+    listed.push_back(Node::map(std::move(entry), graph.node().origin()));
+    graph.ignore("grows");
+    graph.finish();
+  }
+  return Node::list(std::move(listed), plan.raw("graphs")->origin());
+}
+
+bool has(const Node& engine, std::string_view path) {
+  const Node* found = engine.find_path(path);
+  return found != nullptr && !found->is_null();
 }
 
 }  // namespace
@@ -149,6 +214,10 @@ void apply_plan(Node& experiment) {
   check_splits(own, chosen);
   // Whoever says `threads` means other units than the plan's.
   if (own.find_path("placement.threads") != nullptr) chosen.set_path("placement.units", Node());
+  const Node both = merged(chosen, own);
+  if (plan.has("graphs") && has(both, "placement.splits") && has(both, "placement.unit") && !has(both, "placement.graphs")) {
+    if (Node graphs = read_graphs(plan, both); !graphs.items().empty()) chosen.set_path("placement.graphs", std::move(graphs));
+  }
   experiment.set("engine", merged(chosen, own));
 }
 

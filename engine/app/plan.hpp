@@ -16,8 +16,10 @@ std::string device_fingerprint(const Node& device);
 // Of `model:` as composed: a file's header and size, or shapes and format. Not the name of the file.
 std::string model_fingerprint(const Node& model);
 
-// Puts the engine keys of the plan that `engine.plan` names, if it names one, under those that the experiment has itself. Checks
-// that the plan is of this version, made for this device and model, and that its fixed part fits into the experiment's memory.
+// Puts the engine keys of the plan that `engine.plan` names, if it names one, under those that the experiment has itself, and the graphs
+// that it lists under engine.placement.graphs, unless the experiment says itself when graphs are loaded. Checks that the plan is of this
+// version, made for this device and model, that its fixed part fits into the experiment's memory, and that each graph fits the splits and
+// the accelerator that the run will have.
 // Throws ConfigError at the plan's file and line, or at engine.placement.splits where the experiment and the plan each have their own.
 void apply_plan(Node& experiment);
 

@@ -264,6 +264,9 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   if (record.prefill_joules) metrics["prefill_parts_j"] = parts(*record.prefill_joules);
   if (g.prefill_rows > 0 && !prompt_only) metrics["decode_parts_ms"] = parts(record.decode_parts);
   metrics["peak_memory_bytes"] = record.budget.peak;
+  if (const GraphLoads& graphs = record.graph_loads; graphs.loads > 0) {
+    metrics["graph_loads"] = {{"loads", graphs.loads}, {"waits", graphs.waits}, {"waited_ms", to_seconds(graphs.waited) * 1e3}};
+  }
   metrics["accelerator_mapped_bytes"] = record.accelerator_mapped > 0 ? Json(record.accelerator_mapped) : Json(nullptr);
   metrics["load_ms"] = to_seconds(record.loaded) * 1e3;
   metrics["flash_bytes_read"] = {{"load", record.load_bytes},

@@ -62,6 +62,7 @@ struct RunRecord {
   std::optional<BypassCounts> bypasses;    // with engine.lora, of all requests
   std::vector<Picoseconds> product_times;  // of workload.products
   Budget budget;
+  GraphLoads graph_loads;                          // of units with static shapes
   Bytes accelerator_mapped = 0;                    // by its sessions (GraphCache::mapped)
   SubmissionCounts load_submissions, submissions;  // until the prompt; after it
 

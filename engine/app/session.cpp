@@ -273,6 +273,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);
+    record.graph_loads = decoder.transformer->graph_loads();
     record.accelerator_mapped = decoder.graphs->mapped();
     notes = decoder.graphs->notes();
     if (decoder.ffn.stage() != nullptr) std::ranges::move(decoder.ffn.stage()->notes(), std::back_inserter(notes));

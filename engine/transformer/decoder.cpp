@@ -144,6 +144,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.max_tokens = limits.max_tokens;
   options.max_position = limits.max_position;
   options.sequences = limits.sequences;
+  options.graphs = engine.placement.graphs;
   options.report_active = !engine.record.empty();
   options.value = limits.value;
   return options;
@@ -164,6 +165,7 @@ Task<void> Decoder::load() {
   if (ffn.stage() != nullptr) co_await ffn.stage()->load();
   if (copy != nullptr) co_await copy->load();
   transformer->check_room();
+  co_await transformer->load_listed_graphs();
   co_await transformer->measure_cores();
 }
 

@@ -18,6 +18,29 @@ std::vector<std::pair<std::uint32_t, std::vector<std::size_t>>> by_adapter(const
   return groups;
 }
 
+// Sizes that the step after a chunk of a prompt may have: the next chunk's, or those of decoding.
+std::vector<StepSize> after_chunk(const GenerationRequest& request, std::uint32_t left, std::uint32_t sequences) {
+  if (left > 0) {
+    const std::uint32_t rows = std::min(request.prefill_chunk, left);
+    return {{rows, rows == left ? sequences : 0, 1}};
+  }
+  std::vector<StepSize> next;
+  for (std::uint32_t batch = sequences; batch > 0; --batch) next.push_back(StepSize::decode(batch, batch == sequences));
+  return next;
+}
+
+// Likewise after a decode step, the one after so many tokens of each. Any sequence may end with any token; some will by their lengths.
+std::vector<StepSize> after_decode(const GenerationRequest& request, const std::vector<ActiveSequence>& live, std::size_t tokens) {
+  const auto goes_on = [&](const ActiveSequence& s) {
+    return (request.lengths.empty() ? request.output_tokens : request.lengths.at(s.index)) > tokens + 1;
+  };
+  const auto expected = static_cast<std::uint32_t>(std::ranges::count_if(live, goes_on));
+  std::vector<StepSize> next;
+  if (expected > 0 && expected < live.size()) next.push_back(StepSize::decode(expected, true));
+  for (auto batch = static_cast<std::uint32_t>(live.size()) - 1; batch > 0; --batch) next.push_back(StepSize::decode(batch, false));
+  return next;
+}
+
 // Computes the prompt's rows of one sequence, chunk by chunk, or layer by layer as many as may go together; the last one chooses a next
 // token for each sequence to come.
 Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequest* request, std::vector<std::int32_t> prompt,
@@ -37,6 +60,7 @@ Task<std::vector<std::int32_t>> prefill(Transformer* model, const GenerationRequ
       step.tokens.push_back(prompt[done + i]);
     }
     done += count;
+    if (model->span() == 0 || done == total) step.next = after_chunk(*request, total - done, sequences);
     for (std::uint32_t i = 0; done == total && i < sequences; ++i) {
       step.sampled.push_back(count - 1);
       step.sampled_as.push_back({sequence + i, before + total - 1});
@@ -125,6 +149,7 @@ Task<void> decode_sequences(Machine* machine, Transformer* model, std::vector<Ac
       step.rows.push_back({s.sequence, model->kv().length(s.sequence)});
       step.tokens.push_back(s.last);
     }
+    step.next = after_decode(*request, live, times->step_times.size() + 1);
     const std::vector<std::int32_t> chosen = co_await model->step(std::move(step));
     const Picoseconds now = machine->clock.now();
     times->step_times.push_back(now - before);

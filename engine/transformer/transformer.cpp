@@ -241,6 +241,7 @@ Task<std::vector<std::int32_t>> Transformer::step(StepInput input) {
 }
 
 Task<void> Transformer::settle() {
+  co_await loads_.join();
   co_await residency_.settle();
   if (kv_flash_) co_await kv_flash_->settle();
   if (ffn_.stage() != nullptr) co_await ffn_.stage()->finish();
@@ -248,6 +249,7 @@ Task<void> Transformer::settle() {
 
 Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   if (kv_flash_) co_await kv_flash_->begin_step(&input->rows);
+  begin_graphs(*input);
   co_await extend(input);
   StepContext context = context_of(*input);
   begin_staging(input->rows, context);

@@ -2,8 +2,10 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 
+#include "engine/machine/task_scope.hpp"
 #include "engine/parts/attention/kv_flash.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/placement/placement.hpp"
@@ -39,7 +41,17 @@ struct TransformerOptions {
   Fuse fuse = Fuse::all;               // what passes make of the operator graph
   Format activations = Format::f32;    // or f16: queries are scaled before they meet keys then (MNN-LLM 5.3)
   const LoraBank* adapters = nullptr;  // that sequences may have (KvCache::create); null: none
+  GraphLoadConfig graphs;              // of units with static shapes
   bool value = false;                  // steps end in the model's value head, not in logits: nothing is drawn
+};
+
+// What the graphs of a step on units of static shapes follow from.
+struct StepSize {
+  std::uint32_t rows = 1, sampled = 1, sequences = 1;
+  bool decodes = false;
+  bool sure = true;  // else a step may have this size, and another one as well
+  friend auto operator<=>(const StepSize&, const StepSize&) = default;
+  static StepSize decode(std::uint32_t sequences, bool sure) { return {sequences, sequences, sequences, true, sure}; }
 };
 
 struct StepInput {
@@ -51,9 +63,13 @@ struct StepInput {
   bool choose = true;     // false: compute logits, draw nothing
   bool decodes = false;  // goes on with what the last step chose: what a trace calls it
   Sampling sampling;
+  std::vector<StepSize> next;  // sizes that the next step may have, likely ones first: their graphs are loaded during this one
   // Above 0: the rows, of one sequence, go layer by layer in chunks of so many. Values are those of a step for each chunk, to the bit.
   std::uint32_t chunk_rows = 0;
 };
+
+// Rows of a step that is not computed.
+Batch rows_alone(std::size_t count);
 
 class Transformer {
  public:
@@ -79,6 +95,11 @@ class Transformer {
 
   // Loads the graphs of the placement's attention, so that no step waits for them.
   Task<void> load_attention_graphs();
+
+  // Loads the graphs of decode steps that the placement lists as loaded from the start (PowerInfer-2, section 5).
+  Task<void> load_listed_graphs();
+  // Of launches on accelerators, by whichever way they come there.
+  GraphLoads graph_loads() const;
 
   // Lets the placement's cores learn how fast they are beside one another (CoreBalance): phases of the first layer and the output matrix,
   // on whatever the activations hold. Does nothing where cores share evenly. Weights have to be loaded.
@@ -125,6 +146,11 @@ class Transformer {
   Task<void> run_ffn(const Phase* phase, const StepContext* context);
   Task<void> learn_balance(const Phase* phase, const StepContext* step);
   Task<void> run_routed(const Phase* phase, const StepContext* context);
+  std::vector<UnitChain> graphs_of(const StepSize& size, const StepInput& like) const;
+  bool loads_ahead(const StepSize& size) const;
+  std::string name_of(const StepSize& size) const;
+  void begin_graphs(const StepInput& input);
+  Task<void> load_graphs(std::vector<UnitChain> graphs);
   std::vector<float> attention_norms(std::uint32_t rows) const;
   bool take_routing(const std::vector<Outcome>& outcomes, const Phase& phase, StepContext& context);
   Task<void> look_ahead(const Phase* phase, const StepContext* context);
@@ -153,6 +179,8 @@ class Transformer {
   CallBuilder builder_;
   Residency& residency_;
   GraphCache& graphs_;
+  std::set<StepSize> sizes_begun_;  // whose graphs are loaded, or on their way
+  TaskScope loads_;
   PhaseRunner runner_;
   std::optional<LookAhead> look_ahead_;  // none: nobody wants to know of experts ahead of their layer
   std::optional<KvFlash> kv_flash_;  // none: no sequence gets so long

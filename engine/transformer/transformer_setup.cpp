@@ -61,14 +61,13 @@ CallOptions call_options(const ModelConfig& config, const TransformerOptions& op
   return call;
 }
 
-// Of a step that is not computed.
+}  // namespace
+
 Batch rows_alone(std::size_t count) {
   std::vector<SeqPos> rows(count);
   for (std::uint32_t i = 0; i < count; ++i) rows[i].position = i;
   return std::make_shared<const std::vector<SeqPos>>(std::move(rows));
 }
-
-}  // namespace
 
 Transformer::Transformer(Machine& machine, const ModelConfig& config, const WeightStore& weights, Residency& residency, GraphCache& graphs,
                          Ffn ffn, TransformerOptions options)
@@ -98,6 +97,7 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(config_, options_, staging_ ? &*staging_ : nullptr)),
       residency_(residency),
       graphs_(graphs),
+      loads_(machine.executor),
       runner_(machine, residency, graphs) {
   log_splits();
   if (options_.span > 0) {

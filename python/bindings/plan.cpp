@@ -22,6 +22,7 @@ Json rows_of(const std::vector<BatchReuse>& batches) {
                          {"blocks", b.blocks},
                          {"named", b.named},
                          {"fired", b.fired},
+                         {"mostly", b.mostly},
                          {"named_blocks", b.named_blocks},
                          {"reuse", b.reuse},
                          {"used_within", b.used_within}});
@@ -66,7 +67,15 @@ std::string plan_profile_text(const std::string& text) {
   for (const Node& batch : reader.list("batches")) request.batches.push_back(static_cast<std::uint32_t>(std::stoul(batch.text())));
   Json out = Json::array();
   if (reader.has("recording")) {
-    out.push_back(rows_of(reuse_of(Recording::load(reader.text("recording")), reader.boolean("hottest_first", false), request)));
+    const Recording recording = Recording::load(reader.text("recording"));
+    const bool hottest_first = reader.boolean("hottest_first", false);
+    if (!reader.boolean("apart", false)) {
+      out.push_back(rows_of(reuse_of(recording, hottest_first, request)));
+    } else {
+      for (const FfnReuse& ffn : reuse_by_ffn(recording, hottest_first, request)) {
+        out.push_back({{"layer", ffn.layer}, {"expert", ffn.expert}, {"batches", rows_of(ffn.batches)}});
+      }
+    }
     reader.finish();
     return out.dump();
   }

@@ -21,11 +21,14 @@ using Source = std::function<bool(std::uint32_t s, std::uint32_t t, Ids& named, 
 
 class Counter {
  public:
-  Counter(const ReuseRequest& request, std::uint32_t steps)
+  // history: steps before the first one that counts, and the longest time between two uses that is told apart.
+  Counter(const ReuseRequest& request, std::uint32_t steps, std::uint32_t history)
       : request_(request),
-        half_(steps / 2),
+        half_(history),
+        stride_((steps - history + kMostSeries - 1) / kMostSeries),
         blocks_((request.neurons + request.per_block - 1) / request.per_block),
         last_(blocks_),
+        fires_(request.neurons),
         missing_(request.limits.size()),
         completed_(request.limits.size()),
         half_there_(request.limits.size(), std::vector<bool>(blocks_)) {
@@ -44,13 +47,15 @@ class Counter {
   }
 
   void step(std::uint32_t t, const Ids& named, const Ids& fired, bool used) {
-    const bool counts = t >= half_;
-    if (counts) {
+    const bool counts = t >= half_, kept = counts && (t - half_) % stride_ == 0;
+    if (kept) {
       for (auto* series : {&missing_, &completed_}) {
         for (std::vector<double>& steps : *series) steps.push_back(0);
       }
     }
-    if (used && !request_.limits.empty()) count_reads(t, named, fired, counts);
+    if (used && !request_.limits.empty()) count_reads(t, named, fired, kept);
+    if (used) ++uses_;
+    for (const std::uint32_t neuron : fired) ++fires_[neuron];
     if (counts && used) {
       std::uint32_t before = ~0u;
       for (const std::uint32_t neuron : named) {
@@ -81,6 +86,7 @@ class Counter {
 
   std::vector<ReuseBucket> take() {
     for (ReuseBucket& bucket : out_) {
+      for (std::uint32_t n = 0; n < bucket.neurons; ++n) bucket.mostly += 2 * fires_[bucket.first + n] > uses_ ? 1 : 0;
       for (double* sum : {&bucket.named, &bucket.fired, &bucket.named_blocks}) *sum /= steps_;
       for (double& sum : bucket.reuse) sum /= steps_;
       for (std::size_t d = 1; d <= half_; ++d) bucket.used_within[d] = bucket.used_within[d] / steps_ + bucket.used_within[d - 1];
@@ -110,9 +116,13 @@ class Counter {
     }
   }
 
+  static constexpr std::uint32_t kMostSeries = 128;  // steps that are told one by one
+
   const ReuseRequest& request_;
-  std::uint32_t half_, blocks_;
+  std::uint32_t half_, stride_, blocks_;
   std::vector<std::uint32_t> last_;  // 1 + the step in which a block was used last; 0: never
+  std::vector<std::uint32_t> fires_;  // steps in which a neuron fires
+  std::uint32_t uses_ = 0;            // of the FFN
   std::vector<std::uint32_t> of_block_;
   std::vector<ReuseBucket> out_;
   std::vector<std::vector<double>> missing_, completed_;  // of each limit, by step
@@ -131,8 +141,8 @@ Ids united_ids(const std::vector<Ids>& parts) {
 std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request, const StepsOf& steps_of) {
   std::vector<BatchReuse> out;
   for (const std::uint32_t batch : request.batches) {
-    const std::uint32_t steps = steps_of(batch);
-    Counter counter(request, steps);
+    const std::uint32_t steps = steps_of(batch), history = std::min(steps, request.tokens) / 2;
+    Counter counter(request, steps, history);
     BatchReuse reuse{batch, 0, {}, {}, {}};
     for (std::uint32_t t = 0; t < steps; ++t) {
       std::vector<Ids> named, fired;
@@ -142,7 +152,7 @@ std::vector<BatchReuse> count(const Source& source, const ReuseRequest& request,
         named.push_back(std::move(n));
         fired.push_back(std::move(f));
       }
-      if (t >= steps / 2) reuse.rows += static_cast<double>(named.size()) / (steps - steps / 2);
+      if (t >= history) reuse.rows += static_cast<double>(named.size()) / (steps - history);
       counter.step(t, united_ids(named), united_ids(fired), !named.empty());
     }
     reuse.buckets = counter.take();
@@ -205,6 +215,7 @@ void add(std::vector<BatchReuse>& sum, std::vector<BatchReuse> more, bool same_s
       ReuseBucket &to = sum[b].buckets[k], &from = more[b].buckets[k];
       to.named += from.named;
       to.fired += from.fired;
+      to.mostly += from.mostly;
       to.named_blocks += from.named_blocks;
       add(to.reuse, from.reuse);
       add(to.used_within, from.used_within);
@@ -216,7 +227,7 @@ void divide(std::vector<BatchReuse>& sum, double by) {
   for (BatchReuse& batch : sum) {
     batch.rows /= by;
     for (ReuseBucket& bucket : batch.buckets) {
-      for (double* value : {&bucket.named, &bucket.fired, &bucket.named_blocks}) *value /= by;
+      for (double* value : {&bucket.named, &bucket.fired, &bucket.mostly, &bucket.named_blocks}) *value /= by;
       for (double& value : bucket.reuse) value /= by;
       for (double& value : bucket.used_within) value /= by;
     }
@@ -245,6 +256,14 @@ std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer,
 }
 
 std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_order, ReuseRequest request) {
+  std::vector<FfnReuse> each = reuse_by_ffn(recording, hottest_first_order, std::move(request));
+  std::vector<BatchReuse> sum;
+  for (FfnReuse& ffn : each) add(sum, std::move(ffn.batches), false);
+  divide(sum, static_cast<double>(each.size()));
+  return sum;
+}
+
+std::vector<FfnReuse> reuse_by_ffn(const Recording& recording, bool hottest_first_order, ReuseRequest request) {
   const std::vector<LayerFiring> firing = firing_statistics(recording, request.neurons);
   if (firing.empty()) throw ConfigError("the recording has no active neurons (expected one of a model whose neurons are sparse)");
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> order;  // (sequence, position) to the step in one long stretch
@@ -257,7 +276,7 @@ std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_
         fmt::format("the recording has {} tokens (expected {} or more to estimate a batch of {})", order.size(), 4 * largest, largest));
   }
   const Ids every = all_of(request.neurons);
-  std::vector<BatchReuse> sum;
+  std::vector<FfnReuse> all;
   for (const LayerFiring& ffn : firing) {
     Ids place = every;
     if (hottest_first_order) {
@@ -277,16 +296,10 @@ std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first_
       named = request.predicts ? fired : every;
       return true;
     };
-    add(sum,
-        count(source, request,
-              [&](std::uint32_t batch) {
-                length = std::min(static_cast<std::uint32_t>(order.size() / batch), request.tokens);
-                return length;
-              }),
-        false);
+    const StepsOf stretch = [&](std::uint32_t batch) { return length = static_cast<std::uint32_t>(order.size() / batch); };
+    all.push_back({ffn.layer, ffn.expert, count(source, request, stretch)});
   }
-  divide(sum, static_cast<double>(firing.size()));
-  return sum;
+  return all;
 }
 
 }  // namespace vitro

@@ -14,7 +14,9 @@ namespace vitro {
 struct ReuseRequest {
   std::uint32_t neurons = 0, per_block = 1;  // of one FFN; neurons that are cached together
   std::uint32_t buckets = 64;                // runs of neurons, in the order of the file
-  std::uint32_t tokens = 192;                // of each sequence; the first half fills the histories
+  // Of each drawn sequence, the first half of which fills the histories. A recording is counted to its end, behind a history as long as
+  // that or half of it: what a cache remembers for longer is nearly all there is.
+  std::uint32_t tokens = 192;
   std::vector<std::uint32_t> batches{1, 2, 3, 4};
   bool predicts = true;    // else every gate is looked at
   bool keep_named = true;  // a block that is named counts as used; else only one with a neuron that fires
@@ -33,6 +35,7 @@ struct ReuseRequest {
 struct ReuseBucket {
   std::uint32_t first = 0, neurons = 0, blocks = 0;
   double named = 0, fired = 0;      // neurons, by at least one row
+  double mostly = 0;                // neurons that fire in more than half of all steps that use the FFN, the history's among them
   double named_blocks = 0;          // with a neuron that is named
   std::vector<double> reuse;        // [d]: of named_blocks those that were used last d steps before, d >= 1; [0]: longer ago
   std::vector<double> used_within;  // [d]: blocks that were used within the last d steps
@@ -42,7 +45,7 @@ struct BatchReuse {
   double rows = 1;  // of a step that use the FFN
   std::vector<ReuseBucket> buckets;
   // [limit]: blocks of a whole layer by step, all experts together, since an accelerator waits for the reads of one step and not for the
-  // mean of many.
+  // mean of many. Of a long recording some hundred steps, evenly spread.
   std::vector<std::vector<double>> missing;
   // Likewise, where a miss brings a silent neuron's Gate row alone: those that fire for the first time since they missed.
   std::vector<std::vector<double>> completed;
@@ -50,6 +53,13 @@ struct BatchReuse {
 
 // The mean FFN of a layer of a drawn workload.
 std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, const ReuseRequest& request);
+struct FfnReuse {
+  std::int16_t layer = -1, expert = -1;
+  std::vector<BatchReuse> batches;
+};
+
+// Of each FFN of a recording, ascending; conditions as below.
+std::vector<FfnReuse> reuse_by_ffn(const Recording& recording, bool hottest_first, ReuseRequest request);
 // The mean over all FFNs of a recording, whose predictor is perfect. hottest_first: the file is packed in its order. Sequences of
 // a batch are stretches of it. Throws ConfigError when it is too short for the largest batch, or of another model.
 std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first, ReuseRequest request);

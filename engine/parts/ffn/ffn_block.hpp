@@ -10,6 +10,7 @@
 #include "engine/parts/ffn/expert_plan.hpp"
 #include "engine/parts/ffn/moe_stats.hpp"
 #include "engine/parts/lora/lora_bank.hpp"
+#include "engine/parts/placement/graph_cache.hpp"
 #include "engine/parts/weights/residency.hpp"
 
 namespace vitro {
@@ -41,6 +42,9 @@ class FfnStage {
   // A step of `rows` rows of so many sequences will need the FFN of `layer` next but one at most: what does not depend on x can begin.
   // Returns at once; run() of that layer waits for it.
   virtual void prepare(std::int16_t /*layer*/, std::uint32_t /*rows*/, std::uint32_t /*sequences*/) {}
+  // Chains of static graphs that a step of `rows` rows of so many sequences launches, whatever its values; without memory. Those of steps
+  // whose chains follow from what is in DRAM are not among them. Requires: the weights are loaded.
+  virtual std::vector<UnitChain> graphs(std::uint32_t /*rows*/, std::uint32_t /*sequences*/) { return {}; }
   // Waits for what prepare() began and run() did not need: every step ends with it, whether it succeeded or not.
   virtual Task<void> settle() { co_return; }
   // Between two requests of a run: what follows the workload may change.

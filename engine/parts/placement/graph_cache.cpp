@@ -56,12 +56,16 @@ GraphCache::Form GraphCache::form_of(const Chain& chain) {
 
 namespace {
 
+std::string name_of(const Chain& chain) {
+  return fmt::format("{} to {}, batch {}", to_string(chain.front().op), to_string(chain.back().op),
+                     chain.front().batch ? chain.front().batch->size() : 0);
+}
+
 GraphSpec spec_of(const Chain& chain) {
   GraphSpec spec;
   spec.calls = chain;
   spec.built = true;
-  spec.name = fmt::format("{} to {}, batch {}", to_string(chain.front().op), to_string(chain.back().op),
-                          chain.front().batch ? chain.front().batch->size() : 0);
+  spec.name = name_of(chain);
   std::size_t slot = 0;
   const auto bound_at_launch = [&slot](View& view) {
     view.memory = Lease();
@@ -97,29 +101,54 @@ GraphCache::~GraphCache() {
   }
 }
 
-Task<Graph> GraphCache::graph_of(ComputeUnit* unit, const Chain* chain) {
-  const std::pair key{unit->caps().id, form_of(*chain)};
-  for (auto known = graphs_.find(key); known != graphs_.end(); known = graphs_.find(key)) {
-    if (known->second.graph) co_return *known->second.graph;
+bool GraphCache::add(const Key& key, ComputeUnit* unit, const Chain& chain) {
+  const bool added = graphs_.try_emplace(key, Entry{unit, false, {}}).second;
+  if (added) machine_.trace.decision("graph", name_of(chain), unit->caps().name);
+  return added;
+}
+
+void GraphCache::expect(ComputeUnit* unit, const Chain& chain) { add({unit->caps().id, form_of(chain)}, unit, chain); }
+
+bool GraphCache::there(const Key& key) const {
+  const auto known = graphs_.find(key);
+  return known != graphs_.end() && known->second.graph.has_value();
+}
+
+Task<Graph> GraphCache::graph_of(const Key* of, ComputeUnit* unit, const Chain* chain, const std::string* ahead_of) {
+  const Key& key = *of;
+  while (!add(key, unit, *chain) && graphs_[key].begun) {
+    if (there(key)) co_return *graphs_[key].graph;
     co_await loaded_.changed();
   }
-  graphs_[key] = {unit, {}};
-  GraphSpec spec = spec_of(*chain);
-  machine_.trace.decision("graph", spec.name, unit->caps().name);
-  const Result<Graph> graph = co_await unit->load(std::move(spec));
+  graphs_[key].begun = true;
+  const Picoseconds begin = machine_.clock.now();
+  const Result<Graph> graph = co_await unit->load(spec_of(*chain));
   if (graph.ok()) {
     graphs_[key].graph = graph.value();
+    ++loads_.loads;
   } else {
     graphs_.erase(key);  // whoever waits for it tries, and fails, on its own
   }
   loaded_.notify();
   if (!graph.ok()) throw RunError(graph.status().message);
+  if (machine_.trace.enabled()) {
+    machine_.trace.span(machine_.trace.track("policy", "graphs"), begin, machine_.clock.now(),
+                        fmt::format("load {} on {}", name_of(*chain), unit->caps().name),
+                        ahead_of == nullptr ? "needed by a launch" : ahead_of->empty() ? "ahead" : "ahead, for " + *ahead_of);
+  }
   co_return graph.value();
 }
 
 Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {
   if (!unit->caps().static_graphs) co_return co_await unit->run(std::move(chain));
-  const Graph graph = co_await graph_of(unit, &chain);
+  const Key key{unit->caps().id, form_of(chain)};
+  const bool waits = !there(key);
+  const Picoseconds begin = machine_.clock.now();
+  const Graph graph = co_await graph_of(&key, unit, &chain, nullptr);
+  if (waits) {
+    ++loads_.waits;
+    loads_.waited += machine_.clock.now() - begin;
+  }
   map_operands(unit->caps(), chain);
   Bindings bindings = bindings_of(std::move(chain));
   co_return co_await unit->launch(graph, std::move(bindings));
@@ -153,8 +182,10 @@ Bytes GraphCache::mapped() const {
   return mapped;
 }
 
-Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain) {
-  if (unit->caps().static_graphs) co_await graph_of(unit, &chain);
+Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain, std::string step) {
+  if (!unit->caps().static_graphs) co_return;
+  const Key key{unit->caps().id, form_of(chain)};
+  co_await graph_of(&key, unit, &chain, &step);
 }
 
 }  // namespace vitro

@@ -14,6 +14,19 @@
 
 namespace vitro {
 
+// Work for one unit. `step`: of which, for traces.
+struct UnitChain {
+  ComputeUnit* unit = nullptr;
+  Chain chain;
+  std::string step = {};
+};
+
+// What became of launches whose graphs were, or were not, there.
+struct GraphLoads {
+  std::uint64_t loads = 0, waits = 0;  // graphs that were loaded; launches that waited for theirs
+  Picoseconds waited{0};               // by all of those
+};
+
 // Most operands that a launch binds: a chain with more has to be cut.
 inline constexpr std::size_t kGraphOperands = 65535;
 
@@ -31,10 +44,15 @@ class GraphCache {
   // Throws RunError when the unit can not load the graph, or when one launch needs more than a session maps.
   Task<RunResult> run(ComputeUnit* unit, Chain chain);
 
-  // Loads the graph of such a chain, so that run() need not wait for it. Operands need shapes, not memory.
-  Task<void> prepare(ComputeUnit* unit, Chain chain);
+  // Loads the graph of such a chain, so that run() need not wait for it. Operands need shapes, not memory. Throws RunError as run() does.
+  // `step`: that will launch it, for traces.
+  Task<void> prepare(ComputeUnit* unit, Chain chain, std::string step);
+  // Decides now that prepare() of such a chain will come: the decision log does not depend on how long loads before it take. run() does
+  // not wait for what has not begun, but loads it itself. Requires: a unit with static graphs.
+  void expect(ComputeUnit* unit, const Chain& chain);
 
   std::size_t graphs() const { return graphs_.size(); }
+  const GraphLoads& loads() const { return loads_; }
   // What bound memory comes to, for results: a line for each unit that needed more than one session.
   std::vector<std::string> notes() const;
   Bytes mapped() const;  // by all sessions of accelerators that have a limit; what is in several of them counts for each
@@ -43,7 +61,8 @@ class GraphCache {
   using Sessions = std::map<std::string, SessionMemory>;  // of units whose sessions have a limit, by name
   struct Entry {
     ComputeUnit* unit = nullptr;
-    std::optional<Graph> graph;  // none: on its way
+    bool begun = false;
+    std::optional<Graph> graph;  // none: expected, or on its way
   };
   // What chains have in common that may share a graph.
   struct Form {
@@ -51,12 +70,16 @@ class GraphCache {
     std::string shapes;
     friend auto operator<=>(const Form&, const Form&) = default;
   };
+  using Key = std::pair<UnitId, Form>;
   static Form form_of(const Chain& chain);
-  Task<Graph> graph_of(ComputeUnit* unit, const Chain* chain);
+  bool add(const Key& key, ComputeUnit* unit, const Chain& chain);
+  bool there(const Key& key) const;
+  Task<Graph> graph_of(const Key* key, ComputeUnit* unit, const Chain* chain, const std::string* ahead_of);
   void map_operands(const UnitCaps& caps, const Chain& chain);
 
   Machine& machine_;
-  std::map<std::pair<UnitId, Form>, Entry> graphs_;
+  std::map<Key, Entry> graphs_;
+  GraphLoads loads_;
   std::shared_ptr<Sessions> sessions_;
   Signal loaded_;
 };

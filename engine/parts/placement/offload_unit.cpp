@@ -24,7 +24,13 @@ void for_each_bound(Chain& chain, F f) {
 }  // namespace
 
 OffloadUnit::OffloadUnit(Machine& machine, ComputeUnit& core, ComputeUnit& accelerator, Offloaded what, std::vector<std::uint32_t> keys)
-    : machine_(machine), core_(core), accelerator_(accelerator), what_(what), keys_(std::move(keys)), scope_(machine.executor) {}
+    : machine_(machine),
+      core_(core),
+      accelerator_(accelerator),
+      what_(what),
+      keys_(std::move(keys)),
+      loaded_(machine.executor),
+      scope_(machine.executor) {}
 
 OffloadUnit::~OffloadUnit() {
   for (const auto& [key, graph] : graphs_) accelerator_.unload(graph);
@@ -100,7 +106,10 @@ std::vector<OffloadUnit::Shape> OffloadUnit::key_of(const Chain& part) {
 
 Task<bool> OffloadUnit::load_part(const Chain* part) {
   const std::vector<Shape> key = key_of(*part);
+  while (coming_.contains(key)) co_await loaded_.changed();
   if (graphs_.contains(key)) co_return true;
+  if (part->size() == 1 && refused_.contains(key.front())) co_return false;
+  coming_.insert(key);
   GraphSpec spec;
   spec.name = fmt::format("layer {} {}", part->front().layer, what_ == Offloaded::attention ? "attention" : "products");
   spec.built = true;  // shapes are known when a model is installed
@@ -113,8 +122,11 @@ Task<bool> OffloadUnit::load_part(const Chain* part) {
   });
   VITRO_CHECK(slot <= std::numeric_limits<decltype(View::slot)>::max(), "a graph has more operands than there are slots");
   const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
+  coming_.erase(key);
+  loaded_.notify();
   if (graph.ok()) {
     graphs_.emplace(key, graph.value());
+    ++loads_.loads;
   } else if (part->size() == 1) {
     refused_.insert(key.front());
     machine_.trace.decision("keep on core", fmt::format("layer {} {}", part->front().layer, to_string(part->front().op)),
@@ -124,7 +136,14 @@ Task<bool> OffloadUnit::load_part(const Chain* part) {
 }
 
 Task<void> OffloadUnit::run_offloaded(Chain part, RunResult* all) {
-  if (!co_await load_part(&part)) {
+  const bool waits = !graphs_.contains(key_of(part));
+  const Picoseconds begin = machine_.clock.now();
+  const bool loaded = co_await load_part(&part);
+  if (waits) {
+    ++loads_.waits;
+    loads_.waited += machine_.clock.now() - begin;
+  }
+  if (!loaded) {
     if (part.size() == 1) co_return co_await run_part(std::move(part), false, all);
     for (const KernelCall& call : part) {
       const bool offload = takes(call);

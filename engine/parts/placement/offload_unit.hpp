@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "engine/machine/machine.hpp"
+#include "engine/machine/signal.hpp"
+#include "engine/parts/placement/graph_cache.hpp"
 
 namespace vitro {
 
@@ -24,8 +26,8 @@ struct KeyCounts {
 
 // Carries out a chain part by part, in order: runs of dense products with layers' weights, and of attention in the accelerator's own
 // variant, as one graph on the accelerator, the rest as chains on the core. The output matrix stays on the core (TTS-NPU 7.2.2), since it
-// has no layer. Graphs are loaded when they first run, one per batch size; the weights have to stay where they are. What the accelerator
-// refuses to load (a format that it lacks, a session that is full) runs on the core from then on, product by product.
+// has no layer. Graphs are loaded when they first run or ahead of that, one per batch size; the weights have to stay where they are. What
+// the accelerator refuses to load (a format that it lacks, a session that is full) runs on the core from then on, product by product.
 // Where `keys` are given, a graph with attention is enumerated for so many keys, and is launched in the smallest shape that holds those
 // that the step's rows see (NPUMoE 3.2: a graph's shape is static). A step that sees more keys than any shape has runs on the core.
 // Lives on the policy thread, and dies when nothing is in flight.
@@ -40,6 +42,8 @@ class OffloadUnit final : public ComputeUnit {
   Task<void> prepare(Chain chain);
 
   std::size_t graphs() const { return graphs_.size(); }  // that it has loaded on the accelerator
+  const ComputeUnit& accelerator() const { return accelerator_; }
+  const GraphLoads& loads() const { return loads_; }
   const KeyCounts& key_counts() const { return key_counts_; }
 
   const UnitCaps& caps() const override { return core_.caps(); }
@@ -80,6 +84,9 @@ class OffloadUnit final : public ComputeUnit {
   const std::vector<std::uint32_t> keys_;
   KeyCounts key_counts_;
   std::map<std::vector<Shape>, Graph> graphs_;
+  std::set<std::vector<Shape>> coming_;  // on their way
+  GraphLoads loads_;
+  Signal loaded_;
   std::set<Shape> refused_;
   TaskScope scope_;
 };

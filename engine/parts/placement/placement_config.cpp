@@ -27,6 +27,29 @@ std::vector<std::string> read_names(Reader& reader, std::string_view key, std::s
   return names;
 }
 
+double share_of(const Reader& reader, const Node& node) {
+  double share = -1;
+  if (!node.is_scalar() || !parse_quantity(node.text(), Dimension::ratio, share) || share < 0 || share > 1) {
+    fail_at(node.origin(), reader.name_of("hot_by_layer"),
+            fmt::format("{} is no share (expected 0% to 100% for each layer, or a list of them for the experts of each)",
+                        node.is_scalar() ? fmt::format("\"{}\"", node.text()) : "an entry"));
+  }
+  return share;
+}
+
+std::vector<std::vector<double>> read_by_layer(Reader& reader) {
+  std::vector<std::vector<double>> layers;
+  for (const Node& layer : reader.list("hot_by_layer")) {
+    std::vector<double>& shares = layers.emplace_back();
+    if (!layer.is_list()) shares.push_back(share_of(reader, layer));
+    else
+      for (const Node& expert : layer.items()) shares.push_back(share_of(reader, expert));
+    if (shares.empty()) fail_at(layer.origin(), reader.name_of("hot_by_layer"), "has an empty list (expected a share for each expert)");
+  }
+  if (layers.empty()) reader.fail("hot_by_layer", "is empty (expected a share for each layer)");
+  return layers;
+}
+
 std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
   std::vector<PlacementConfig::Split> splits;
   for (Reader& split : reader.maps("splits")) {
@@ -34,6 +57,10 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
     next.batch = static_cast<std::uint32_t>(split.integer("batch", 1, 1024));
     if (!splits.empty() && next.batch <= splits.back().batch) split.fail("batch", "is not ascending");
     next.hot = split.share("hot", 0);
+    if (split.has("hot_by_layer")) {
+      next.hot_by_layer = read_by_layer(split);
+      next.by_layer_at = fmt::format("{}: {}", split.raw("hot_by_layer")->origin().str(), split.name_of("hot_by_layer"));
+    }
     next.attention = split.share("attention", 0);
     next.head = split.share("head", 0);
     split.ignore("why");
@@ -42,6 +69,27 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
   }
   if (splits.empty()) reader.fail("splits", "is empty (expected entries such as {batch: 1, hot: 25%})");
   return splits;
+}
+
+// "ahead", "needed", or the list that a plan has.
+GraphLoadConfig read_graphs(Reader& reader) {
+  GraphLoadConfig graphs;
+  const Node* given = reader.raw("graphs");
+  if (given == nullptr || given->is_scalar()) {
+    if (reader.choice("graphs", {"ahead", "needed"}, "ahead") == "needed") graphs.loading = GraphLoading::needed;
+    return graphs;
+  }
+  graphs.loading = GraphLoading::listed;
+  for (Reader& entry : reader.maps("graphs")) {
+    StepGraphs next;
+    next.batch = static_cast<std::uint32_t>(entry.integer("batch", 1, 1024));
+    if (!graphs.listed.empty() && next.batch <= graphs.listed.back().batch) entry.fail("batch", "is not ascending");
+    next.from_start = entry.choice("loaded", {"from_start", "at_change"}, "at_change") == "from_start";
+    next.name = entry.text("name", fmt::format("decode_b{}", next.batch));
+    entry.finish();
+    graphs.listed.push_back(std::move(next));
+  }
+  return graphs;
 }
 
 // Activations of an accelerator's matmuls beside others on the cores: W4A16 there, int8 here.
@@ -135,6 +183,7 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
       reader.fail("unit", "is missing: splits state the shares of an accelerator (expected its name, such as npu)");
     reader.fail("splits", "is missing (expected entries such as {batch: 1, hot: 25%})");
   }
+  placement.graphs = read_graphs(reader);
   placement.prefill = reader.boolean("prefill", true);
   placement.graph_units = read_names(reader, "graph_units", "ane0");
   placement.attention_on_unit = reader.choice("attention", {"unit", "cores"}, "unit") == "unit";

@@ -18,6 +18,22 @@ namespace vitro {
 // can, to tell what its padding costs.
 enum class KeyShapes : std::uint8_t { chunks, powers, listed, visible };
 
+// When graphs of units with static shapes are loaded: as soon as a step of their size may be the next one; when they are first launched;
+// or of decode steps those that are listed, and no others.
+enum class GraphLoading : std::uint8_t { ahead, needed, listed };
+
+// The graphs of decode steps of so many sequences.
+struct StepGraphs {
+  std::uint32_t batch = 1;
+  bool from_start = false;  // before the first token; else while the step before the first one of that size runs
+  std::string name;         // for traces
+};
+
+struct GraphLoadConfig {
+  GraphLoading loading = GraphLoading::ahead;
+  std::vector<StepGraphs> listed;  // by ascending batch
+};
+
 struct PlacementConfig {
   // What the accelerator `unit` takes of a step with up to `batch` rows.
   struct Split {
@@ -25,6 +41,9 @@ struct PlacementConfig {
     double hot = 0;        // share of each FFN's neurons that it computes densely: the first ones of the file, the hottest
     double attention = 0;  // share of the heads, and of the rows of their projections
     double head = 0;       // share of the vocabulary
+    // In place of `hot`: one entry for each layer, of one share for all of its experts or one for each. Empty: all alike.
+    std::vector<std::vector<double>> hot_by_layer = {};
+    std::string by_layer_at = {};  // file, line and key, for messages
   };
   std::string kind = "cores";
   std::vector<std::string> units;        // names; empty: `threads` fastest cores, or `unit` where one unit does everything
@@ -32,6 +51,7 @@ struct PlacementConfig {
   bool balanced = false;                 // of kind `cores`: work is cut by measured rates, not evenly (CoreBalance)
   std::string unit;                      // an accelerator beside the cores; empty: none
   std::vector<Split> splits;             // by ascending batch; a larger step has the last one's
+  GraphLoadConfig graphs;                // of units with static shapes
   bool prefill = true;                   // whole prefills on `unit` (PowerInfer-2, section 4.1.1)
   std::vector<std::string> graph_units;  // that run graphs of experts and of a chunk's attention; empty: all of static graphs
   bool attention_on_unit = true;         // of a full chunk, on the first of graph_units, if it runs static graphs

@@ -14,6 +14,21 @@ std::size_t operands_of(const Chain& chain) {
 
 }  // namespace
 
+std::vector<Chain> whole_chains(std::vector<WorkItem> queue) {
+  std::vector<Chain> chains;
+  std::size_t operands = 0;
+  for (WorkItem& item : queue) {
+    const std::size_t own = operands_of(item.calls);
+    if (chains.empty() || operands + own > kGraphOperands) {
+      chains.emplace_back();
+      operands = 0;
+    }
+    operands += own;
+    std::move(item.calls.begin(), item.calls.end(), std::back_inserter(chains.back()));
+  }
+  return chains;
+}
+
 Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken) {
   residency_.plan(queues);
   if (taken != nullptr) taken->assign(queues.size(), Picoseconds(0));

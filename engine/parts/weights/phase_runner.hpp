@@ -5,6 +5,9 @@
 
 namespace vitro {
 
+// The chains that PhaseRunner::run() hands to a unit of static graphs when no item has anything to wait for.
+std::vector<Chain> whole_chains(std::vector<WorkItem> queue);
+
 class PhaseRunner {
  public:
   PhaseRunner(Machine& machine, Residency& residency, GraphCache& graphs) : machine_(machine), residency_(residency), graphs_(graphs) {}

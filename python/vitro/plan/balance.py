@@ -2,6 +2,7 @@
 
 Nothing here simulates a run. Times are those of probes (plan_probes), numbers of neurons those of the profile (plan_workload).
 """
+import copy
 from dataclasses import dataclass
 
 from .probes import Curve
@@ -30,6 +31,8 @@ class Times:
 
 
 class Balance:
+    alone = False  # of one FFN, not of the mean
+
     def __init__(self, device, workload, memory, *, layout, io_depth, cluster_neurons):
         self.device, self.workload, self.memory = device, workload, memory
         self.layout = device.facts["layouts"][layout]
@@ -45,6 +48,12 @@ class Balance:
         self.latency = device.bench.read(device.io_core, self.layout["block"], depth=1, range_bytes=device.range_bytes)[1]
         self.issue_s = device.bench.issue(device.io_core, self.io_depth)
         self.sequential = self._sequential()
+
+    def of_ffn(self, workload):
+        """As if all FFNs were like this one; of a mixture, as if experts were chosen as often."""
+        balance = copy.copy(self)
+        balance.workload, balance.alone = workload, True
+        return balance
 
     def _read(self, size):
         return self.device.bench.read(self.device.io_core, size, depth=self.io_depth, range_bytes=self.device.range_bytes)
@@ -133,13 +142,20 @@ class Balance:
         """FFNs of a layer that at least one row of a step uses."""
         if not self.model["experts"]:
             return 1.0
-        return self.experts * (1 - (1 - self.model["experts_used"] / self.experts) ** batch)
+        return self.experts * (1 - (1 - self._popularity(batch)) ** batch)
+
+    def _popularity(self, batch):
+        """How often a row of a step meets an expert."""
+        if self.alone:
+            return min(1.0, self.workload.batches[batch].rows / batch)
+        return self.model["experts_used"] / self.experts
 
     def _rows(self, batch):
         """Of an FFN that is used: experts share them out."""
         if not self.model["experts"]:
             return batch
-        return max(1, round(batch * self.model["experts_used"] / self._used(batch)))
+        used = self._used(batch)
+        return max(1, round(batch * self._popularity(batch) * self.experts / used)) if used else 1
 
     def attention(self, batch, share):
         """Of one layer: projections and attention, `share` of the heads on the accelerator, if it can read what is kept."""

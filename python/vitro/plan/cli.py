@@ -26,6 +26,8 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
                                                      "neurons lie as in the model.")] = False,
          storage_file: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Host: a large file to probe reads with. Without one: "
                                                               "MODEL.gguf.")] = None,
+         apart: Annotated[Optional[str], typer.Option(metavar="none|layers|experts", help="Whose hot shares may differ, where a recording "
+                                                      "or a profile tells them apart. Without it: layers, and of a mixture none.")] = None,
          as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Choose which neurons, heads and cores do what (PowerInfer-2, section 5), from probes and an activation profile.
 
@@ -39,6 +41,8 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     """
     if machine not in ("sim", "host"):
         raise ConfigError(f'--machine: "{machine}" is neither sim nor host')
+    if apart not in (None, "none", "layers", "experts"):
+        raise ConfigError(f'--apart: "{apart}" is neither none, layers nor experts')
     outputs.file(out, "--out")
     for path in (model, device):
         if not path.is_file():
@@ -54,7 +58,7 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     with terminal.progress("plan") as report:
         found = make_plan(model, device=device, profile=profile, overrides=sets or (), cores=cores.split(",") if cores else None,
                           accelerator="" if accelerator == "none" else accelerator, machine=machine, hottest_first=hottest_first,
-                          storage_file=storage_file, progress=report)
+                          storage_file=storage_file, progress=report, apart=apart)
     out.write_text(text_of(found))
     if as_json:
         terminal.print_json(found)

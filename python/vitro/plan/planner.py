@@ -13,17 +13,20 @@ from .balance import Balance, best
 from .inputs import core_classes, core_sets, decision_costs, io_cores, memory_of, profile_of
 from .probes import Bench, Device
 from .settings import BATCHES, CLIFF, CONTEXT, ENGINE, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
+from .spread import spread, total
 from .workload import load as loaded
+from .workload import load_apart
 
 MIB = 2 ** 20
 
 
 def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
-              storage_file=None, progress=None, bench=None):
+              storage_file=None, progress=None, bench=None, apart=None):
     """model, device: paths, or what such files hold. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model
     file's own.
     overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one.
-    bench: of this machine and device, with what was asked of it before."""
+    apart: "none", "layers" or "experts" may have hot shares of their own; None: layers, and of a mixture none. bench: of this machine and
+    device, with what was asked of it before."""
     composed = compose(model, device, overrides)
     facts = native.call("plan_facts", composed.tree)
     given, tree = composed.given, composed.resolved
@@ -35,6 +38,10 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
         """What the profile and the memory come to when neurons lie like this."""
         return (loaded(facts, layout=layout, profile=draws, recording=recording, hottest_first=hottest_first, keep=keep),
                 memory_of(tree, facts, machine, layout))
+
+    def assume_apart(layout):
+        return load_apart(facts, apart == "experts", layout=layout, profile=draws, recording=recording, hottest_first=hottest_first,
+                          keep=keep)
 
     if accelerator is None:
         accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""
@@ -56,6 +63,8 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     planner.choose_reading()
     planner.choose_clusters()
     planner.choose_splits()
+    if accelerator and (apart or ("none" if facts["model"]["experts"] else "layers")) != "none":
+        planner.choose_by_layer(assume_apart(planner.layout))
     return planner.result(device_tree, machine, source_of_profile)
 
 
@@ -192,7 +201,7 @@ class _Planner:
         """For each batch size the shares at which accelerator and cores meet."""
         balance, model, self.splits = self._balance(self.device), self.model, []
         self.balance = balance
-        grains = [hot * self.hot_cluster for hot in range(model["ffn"] // self.hot_cluster + 1)]
+        grains = self.grains = [hot * self.hot_cluster for hot in range(model["ffn"] // self.hot_cluster + 1)]
         most = int(self.memory.share * self.facts["layouts"][self.layout]["blocks"]) * self.facts["layouts"][self.layout]["per_block"]
         hot_choices = [hot for hot in grains if hot <= most] if self.settings["accelerator"] else [0]
         heads = [head / model["kv_heads"] for head in range(model["kv_heads"] + 1)] if self.settings["accelerator"] else [0.0]
@@ -219,6 +228,24 @@ class _Planner:
                                 "attention_times": attention_times, "head": head, "head_times": head_times,
                                 "growth": balance.growth(batch, before, hot)})
             before = hot
+
+    def choose_by_layer(self, apart):
+        """Where FFNs differ: as many neurons hot in all of them as with one share. Where nothing stays from one step to the next, no neuron
+        is worth more than another."""
+        for split in self.splits if apart else ():
+            batch, mean = split["batch"], self.workload.batches[split["batch"]]
+            reach = mean.reach(split["hot"], self.balance.cold_blocks(split["hot"]))
+            if reach[0] == 0:
+                continue
+            tables = {}
+            for ffn, workload in apart.items():
+                workload.batches[batch].remembers = reach
+                balance = self.balance.of_ffn(workload)
+                tables[ffn] = [(hot, balance.ffn(batch, hot).total) for hot in self.grains]
+            chosen = spread(tables, split["hot"] * len(apart))
+            if len(set(chosen.values())) > 1:
+                split["by_ffn"] = chosen
+                split["gain"] = [total(tables, shares) / len(apart) for shares in (dict.fromkeys(apart, split["hot"]), chosen)]
 
     def result(self, device_tree, machine, source_of_profile):
         from .text import as_tree

@@ -9,12 +9,12 @@ MIB = 2 ** 20
 def as_tree(planner, device_tree, machine, profile):
     """-> the plan. `engine` is what a run takes: {value, why} stands for the value."""
     facts, model = planner.facts, planner.model
-    hot_bytes = max(split["hot"] for split in planner.splits) / model["ffn"] * planner.memory.ffn
+    hot_bytes = max(_mean_hot(split) for split in planner.splits) / model["ffn"] * planner.memory.ffn
     return {
         "vitro_plan": 1,
         "device": {"name": device_tree.get("name", ""), "fingerprint": facts["device"]["fingerprint"], "probed": machine},
         "model": {"name": model["name"], "fingerprint": facts["model"]["fingerprint"], "format": facts["formats"]["ffn_bundle"],
-                  **{key: model[key] for key in ("layers", "width", "ffn", "experts", "predictor_rank") if model[key]},
+                  **{key: model[key] for key in ("layers", "width", "kv_heads", "ffn", "experts", "predictor_rank") if model[key]},
                   **({"gguf_bytes": model["gguf_bytes"]} if "gguf_bytes" in model else {})},
         "profile": profile,
         "memory": {"ffn_in_dram": _share(planner.memory.share), "why": planner.memory.why, "fixed": _mib(planner.memory.fixed),
@@ -56,6 +56,26 @@ def _engine(planner):
     return engine
 
 
+def _mean_hot(split):
+    by_ffn = split.get("by_ffn")
+    return sum(by_ffn.values()) / len(by_ffn) if by_ffn else split["hot"]
+
+
+def _by_layer(planner, split):
+    """-> the shares of each layer, and of each of its experts where those differ."""
+    model, by_ffn = planner.model, split["by_ffn"]
+    one, chosen = split["gain"]
+
+    def share(layer, expert):
+        return _share(by_ffn.get((layer, expert), 0) / model["ffn"], up=True)
+
+    experts = range(model["experts"]) if any(expert >= 0 for _, expert in by_ffn) else ()
+    value = [[share(layer, expert) for expert in experts] if experts else share(layer, -1) for layer in range(model["layers"])]
+    apart, mean = "experts" if experts else "layers", _share(_mean_hot(split) / model["ffn"])
+    return {"hot_by_layer": _with(value, f"{apart} differ: one takes {_ms(chosen)} in the mean, and {_ms(one)} with one share for all; "
+                                  f"{mean} are hot in all")}
+
+
 def _split(planner, split):
     times, attention, head = split["times"], split["attention_times"], split["head_times"]
     own, name = planner.model["ffn"], planner.settings["accelerator"]
@@ -72,6 +92,7 @@ def _split(planner, split):
             "hot": _with(_share(split["hot"] / own, up=True), f"{name} {_ms(times.accelerator)}, cores {_ms(times.cores)}, "
                          f"{_ms(times.shared)} at one memory, reads {_ms(times.reads)} of {times.missing:.0f} blocks; layer "
                          f"{_ms(times.total)}{bound}"),
+            **(_by_layer(planner, split) if "by_ffn" in split else {}),
             "attention": _with(_share(split["attention"]), f"{name} {_ms(attention.accelerator)}, cores {_ms(attention.cores)}, "
                                f"{_ms(attention.shared)} at one memory"),
             "head": _with(_share(split["head"]), f"{name} {_ms(head.accelerator)}, cores {_ms(head.cores)}, "
@@ -93,9 +114,10 @@ def _graphs(planner):
     name = planner.settings["accelerator"]
     if not name:
         return []
-    return [{"batch": split["batch"], "unit": name, "name": f"decode_b{split['batch']}", "hot_neurons": split["hot"],
+    return [{"batch": split["batch"], "unit": name, "name": f"decode_b{split['batch']}",
+             "hot_neurons": sorted(set(split["by_ffn"].values())) if "by_ffn" in split else split["hot"],
              "heads": round(split["attention"] * planner.model["kv_heads"]),
-             "grows": _growth(split)} for split in planner.splits]
+             "loaded": "from_start" if split["batch"] == 1 else "at_change", "grows": _growth(split)} for split in planner.splits]
 
 
 def _growth(split):

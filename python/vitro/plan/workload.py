@@ -13,23 +13,24 @@ LIKELY = 0.5  # a neuron that fires in more than half of the steps is called hot
 class Workload:
     """Mean FFN of a model. All numbers are per FFN and step, where experts count with the share of steps that use them."""
 
-    def __init__(self, layers, count=None):
+    def __init__(self, layers, count=None, recorded=False):
         """layers: as the engine's plan_profile answers, one entry per layer that was drawn; alike in shape. count(batch, limits): (what
         each step misses, what it reads to the end) by limit."""
         self.batches = {}
         for index, batch in enumerate(layers[0]):
             size = batch["batch"]
             own = None if count is None else lambda limits, size=size: count(size, limits)
-            self.batches[size] = BatchWorkload([layer[index] for layer in layers], own)
+            self.batches[size] = BatchWorkload([layer[index] for layer in layers], own, recorded)
 
 
 class BatchWorkload:
-    def __init__(self, layers, count=None):
-        self.count, self.counted = count, {}
+    def __init__(self, layers, count=None, recorded=False):
+        self.count, self.counted, self.recorded = count, {}, recorded
+        self.remembers = None  # of an FFN beside others: what reach() says of the cache that all of them share
         self.rows = _mean(layer["rows"] for layer in layers)
         self.buckets = []
         for parts in zip(*(layer["buckets"] for layer in layers)):
-            mean = {key: _mean(part[key] for part in parts) for key in ("named", "fired", "named_blocks")}
+            mean = {key: _mean(part[key] for part in parts) for key in ("named", "fired", "mostly", "named_blocks")}
             series = {key: [_mean(values) for values in zip(*(part[key] for part in parts))] for key in ("reuse", "used_within")}
             self.buckets.append({key: parts[0][key] for key in ("first", "neurons", "blocks")} | mean | series)
         self.neurons = sum(bucket["neurons"] for bucket in self.buckets)
@@ -49,6 +50,8 @@ class BatchWorkload:
     def reach(self, hot, capacity):
         """How many steps back a least-recently-used cache of `capacity` blocks for the cold neurons remembers -> (steps, the share
         that stays all the same of what was not used for longer than the profile looks back)."""
+        if self.remembers is not None:
+            return self.remembers
         cold = list(self._cold(hot))
         longest = len(self.buckets[0]["used_within"]) - 1
         sizes = [sum(share * bucket["used_within"][d] for bucket, share in cold) for d in range(longest + 1)]
@@ -130,33 +133,60 @@ class BatchWorkload:
         return total
 
     def classes(self):
-        """{"firing": mean share that fires in a step, "hot": share that fires in most of the steps that use the FFN}."""
+        """{"firing": mean share that fires in a step, "hot": share of the neurons that fire in most of the steps that use the FFN}. Of a
+        recording neuron by neuron, over all of its steps; of draws, which are short, by the means of runs of like neurons."""
         use = min(1.0, self.rows) or 1.0
-        hot = sum(bucket["neurons"] for bucket in self.buckets if bucket["fired"] / bucket["neurons"] > LIKELY * use)
+        hot = sum(bucket["mostly"] if self.recorded else bucket["neurons"] * (bucket["fired"] / bucket["neurons"] > LIKELY * use)
+                  for bucket in self.buckets)
         return {"firing": sum(bucket["fired"] for bucket in self.buckets) / self.neurons, "hot": hot / self.neurons}
 
 
-def load(facts, *, layout, profile=None, recording=None, hottest_first=False, keep="named", seed=1):
-    """profile: a dict as `engine.profile` has it; or recording: a path."""
-    model = facts["model"]
-    predicts = model["predictor_rank"] > 0
-    keep_named = predicts and keep == "named"  # as the engine keeps them, in two phases the Gate row alone
-    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS,
-               "batches": list(BATCHES), "predicts": predicts, "keep_named": keep_named, "seed": seed}
-    if recording is not None:
-        request |= {"recording": str(recording), "hottest_first": hottest_first}
-    else:
-        different = len(profile["layers"]) if isinstance(profile.get("layers"), list) else 1
-        last = model["layers"] - 1
-        layers = sorted({0, last // 3, 2 * last // 3, last}) if different > 1 else [0]
-        request |= {"profile": profile, "experts": model["experts"], "experts_used": model["experts_used"], "layers": layers}
+def load(facts, **source):
+    """layout; profile: a dict as `engine.profile` has it; or recording: a path. -> the mean FFN."""
+    request = _request(facts, **source)
+    if "recording" not in request:
+        last = facts["model"]["layers"] - 1
+        request["layers"] = sorted({0, last // 3, 2 * last // 3, last}) if _kinds(request["profile"]) > 1 else [0]
+
     def count(batch, limits):
         pairs = [{"hot": hot, "reach": reach} for hot, reach in limits]
         layers = native.call("plan_profile", json.dumps(request | {"batches": [batch], "limits": pairs}))
         return [tuple([step for (only,) in layers for step in only[key][i]] for key in ("missing", "completed"))
                 for i in range(len(limits))]
 
-    return Workload(native.call("plan_profile", json.dumps(request)), count)
+    return Workload(native.call("plan_profile", json.dumps(request)), count, "recording" in request)
+
+
+def load_apart(facts, experts=False, **source):
+    """-> {(layer, expert): its own workload}, expert -1 where it stands for all of a layer; {} where nothing tells FFNs apart.
+    experts: of a recorded mixture each by itself. Which expert of a drawn one is popular differs from seed to seed: they are alike here."""
+    request, layers = _request(facts, **source), facts["model"]["layers"]
+    if "recording" in request:
+        found = native.call("plan_profile", json.dumps(request | {"apart": True}))
+        parts = {}
+        for ffn in found:
+            parts.setdefault((ffn["layer"], ffn["expert"] if experts else -1), []).append(ffn["batches"])
+        return {key: Workload(batches) for key, batches in parts.items()} if len(parts) > 1 else {}
+    kinds = min(layers, _kinds(request["profile"]))
+    if kinds < 2:
+        return {}
+    drawn = native.call("plan_profile", json.dumps(request | {"layers": list(range(kinds))}))
+    return {(layer, -1): Workload([drawn[min(layer, kinds - 1)]]) for layer in range(layers)}
+
+
+def _kinds(profile):
+    return len(profile["layers"]) if isinstance(profile.get("layers"), list) else 1
+
+
+def _request(facts, *, layout, profile=None, recording=None, hottest_first=False, keep="named", seed=1):
+    model = facts["model"]
+    predicts = model["predictor_rank"] > 0
+    keep_named = predicts and keep == "named"  # as the engine keeps them, in two phases the Gate row alone
+    request = {"neurons": model["ffn"], "per_block": facts["layouts"][layout]["per_block"], "tokens": PROFILE_TOKENS,
+               "batches": list(BATCHES), "predicts": predicts, "keep_named": keep_named, "seed": seed}
+    if recording is not None:
+        return request | {"recording": str(recording), "hottest_first": hottest_first}
+    return request | {"profile": profile, "experts": model["experts"], "experts_used": model["experts_used"]}
 
 
 def _again(bucket):

@@ -12,7 +12,7 @@ from .asking import NOBODY, Asker, Path, placed
 from .discover import discover
 from .forms import Form, Units, merged
 from .words import described
-from .writing import Writer, document, file_or, map_schema, required
+from .writing import Writer, document, file_or, map_schema, required, with_reason
 
 REQUIRED = ["experiment", "model", "workload"]
 # Registries that plug-ins, and classes of Python, add to: a name that is not among them is no mistake.
@@ -31,14 +31,23 @@ _CONTEXTS: tuple[tuple[Path, Any], ...] = (
     (("workload",), {"softmax": {"columns": 64}}),
     (("workload", "scaling"), {"method": "self_consistency", "samples": 2, "answer": "(a)"}),
 )
+_SHARE: dict[str, Any] = {"type": "string", "pattern": r"^ *[0-9.]+ *% *$"}
 _TEXTS = {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 # What the reader takes as it is or describes in words of its own.
 _BY_HAND: dict[str, dict[str, Any]] = {
     "description": {"type": "string"}, "engine.description": {"type": "string"}, "engine.name": {"type": "string"},
     "engine.plan": {"type": "string"}, "workload.adapter": _TEXTS, "workload.requests.adapter": _TEXTS,
     "engine.placement.options": {"type": "object"}, "engine.placement.splits.why": {"type": "string"},
+    "engine.placement.graphs": {"anyOf": [{"enum": ["ahead", "needed"]}, {"type": "array", "items": {
+        "type": "object", "additionalProperties": False, "required": ["batch"],
+        "properties": {"batch": {"type": "integer", "minimum": 1, "maximum": 1024, "description": "Sequences of the decode step."},
+                       "name": {"type": "string", "description": "For traces. Default: decode_b and the batch."},
+                       "loaded": {"enum": ["from_start", "at_change"],
+                                  "description": "Before the first token, or while the step before the first one of this batch runs."}}}}]},
+    "engine.placement.splits.hot_by_layer": {"type": "array", "minItems": 1, "items": {"anyOf": [
+        _SHARE, {"type": "array", "minItems": 1, "items": _SHARE}]}},
     "workload.scaling.answer": {"type": "string"},
-    "engine.ffn.experts.cold": {"anyOf": [{"type": "string", "pattern": r"^ *[0-9.]+ *% *$"}, {"enum": ["by_time"]}]},
+    "engine.ffn.experts.cold": {"anyOf": [_SHARE, {"enum": ["by_time"]}]},
     "engine.ffn.experts.loads": {"type": "array", "items": {"type": "array", "items": {"type": "number", "minimum": 0, "maximum": 1}}},
     "metrics": {"type": "array", "items": {"type": "string"}},
     "schema": {"enum": ["vitro.experiment/1"]},
@@ -129,7 +138,7 @@ def _by_hand(made: dict[str, Any], name: str, write: Writer) -> None:
     for key, inner in made.get("properties", {}).items():
         dotted = f"{name}.{key}"
         if dotted in _BY_HAND:
-            made["properties"][key] = _BY_HAND[dotted] | write.said(dotted)
+            made["properties"][key] = _said_by_hand(dotted, write)
         else:
             _by_hand(inner, dotted, write)
     for inner in (made.get("items"), *made.get("anyOf", ())):
@@ -137,7 +146,12 @@ def _by_hand(made: dict[str, Any], name: str, write: Writer) -> None:
             _by_hand(inner, name, write)
     if name in _BY_HAND:
         made.clear()
-        made.update(_BY_HAND[name] | write.said(name))
+        made.update(_said_by_hand(name, write))
+
+
+def _said_by_hand(name: str, write: Writer) -> dict[str, Any]:
+    form = _BY_HAND[name]
+    return ({"anyOf": [form, with_reason(form)]} if write.reasons else form) | write.said(name)
 
 
 def _earlier_names(engine: dict[str, Any], write: Writer) -> None:

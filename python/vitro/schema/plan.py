@@ -17,7 +17,9 @@ def plan() -> dict[str, Any]:
     engine = part("engine", writer(reasons=True))
     rows = {"neurons": {"batch": {"anyOf": [_WHOLE, _TEXT]}, "hot": _SHARE, "cold": _SHARE, "firing": _SHARE, "fires_in_most_steps": _SHARE,
                         "why": _TEXT},
-            "graphs": {"batch": _WHOLE, "unit": _TEXT, "name": _TEXT, "hot_neurons": _WHOLE, "heads": _WHOLE, "grows": _TEXT},
+            "graphs": {"batch": _WHOLE, "unit": _TEXT, "name": _TEXT, "heads": _WHOLE,
+                       "hot_neurons": {"anyOf": [_WHOLE, {"type": "array", "items": _WHOLE}]},
+                       "loaded": {"enum": ["from_start", "at_change"]}, "grows": _TEXT},
             "predicted": {"batch": _WHOLE, "ffn": _TIME, "attention": _TIME, "head": _TIME, "step": _TIME,
                           "tokens_per_s": {"type": "number", "minimum": 0}}}
     said = {
@@ -25,14 +27,14 @@ def plan() -> dict[str, Any]:
         "device": ("The device that was probed. A run refuses another one.",
                    _checked({"name": _TEXT, "probed": {"enum": ["sim", "host"]}})),
         "model": ("The model that was planned for. A run refuses another one.",
-                  _checked({"name": _TEXT, "format": _TEXT} | dict.fromkeys(("layers", "width", "ffn", "experts", "predictor_rank",
-                                                                            "gguf_bytes"), _WHOLE))),
+                  _checked({"name": _TEXT, "format": _TEXT} | dict.fromkeys(("layers", "width", "kv_heads", "ffn", "experts",
+                                                                            "predictor_rank", "gguf_bytes"), _WHOLE))),
         "profile": ("Where activations come from.", _OPEN),
         "memory": ("What has to fit: a run with less is refused.",
                    map_schema({"ffn_in_dram": _SHARE, "why": _TEXT, "fixed": _BYTES, "hot": _BYTES, "ffn": _BYTES})
                    | {"required": ["fixed", "hot", "ffn"]}),
         "neurons": ("The classification of neurons, by batch size and for prompts.", _rows(rows["neurons"])),
-        "graphs": ("One static graph for each batch size.", _rows(rows["graphs"])),
+        "graphs": ("The static graphs of each batch size, and when a run loads them.", _rows(rows["graphs"])),
         "predicted": ("Predicted times of a layer and a step.", _rows(rows["predicted"])),
         "balance": ("The shares that were compared, by batch size.", _OPEN),
         "engine": ("Keys of engine that a run takes where the experiment has none of its own.", engine)}

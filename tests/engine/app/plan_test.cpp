@@ -41,6 +41,16 @@ class PlanTest : public testing::Test {
                               "  clusters: {io_core: cpu0, io_depth: {value: 32, why: full}}\n"
                               "  hybrid:\n    unit: npu\n    splits:\n    - {batch: 1, hot: {value: 25%, why: meets}}\n");
   }
+  // A plan with graphs, of a model with so many neurons and heads.
+  void graphs(const std::string& listed) const {
+    const std::string file = path("plans/p.yaml");
+    plan(1, device_fingerprint(load_yaml(path("device.yaml"))), model_fingerprint(load_yaml(path("model.yaml"))));
+    std::ifstream in(file);
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    text.replace(text.find("{name: tiny"), 11, "{name: tiny, ffn: 512, kv_heads: 4");
+    text.replace(text.find("hot: {value: 25%, why: meets}"), 29, "hot: {value: 25%, why: meets}, attention: 50%");
+    write("plans/p.yaml", text + "  ffn: {clusters: {hot_cluster: 64}}\ngraphs: [" + listed + "]\n");
+  }
   Experiment read(const std::vector<std::string>& overrides = {}) const {
     return read_experiment(load_experiment(path("e.yaml"), overrides, ""));
   }
@@ -118,6 +128,39 @@ TEST_F(PlanTest, memory_below_the_fixed_part_is_refused) {
   EXPECT_EQ(error({"memory.budget=1300 KiB"}), "");
   const std::string budget = error({"memory.budget=1100 KiB"});
   EXPECT_NE(budget.find("plans/p.yaml:4: memory.fixed: "), std::string::npos) << budget;
+}
+
+TEST_F(PlanTest, its_graphs_are_loaded_as_it_says) {
+  graphs("{batch: 1, unit: npu, name: one, hot_neurons: 128, heads: 2, loaded: from_start, grows: \"from the start\"}, "
+         "{batch: 3, unit: npu, name: three, hot_neurons: 128, heads: 2, grows: later}");
+  const Experiment e = read();
+  const GraphLoadConfig& loads = e.engine.placement.graphs;
+  EXPECT_EQ(loads.loading, GraphLoading::listed);
+  ASSERT_EQ(loads.listed.size(), 2u);
+  EXPECT_TRUE(loads.listed[0].from_start);
+  EXPECT_EQ(loads.listed[1].batch, 3u);
+  EXPECT_EQ(loads.listed[1].name, "three");
+  EXPECT_FALSE(loads.listed[1].from_start);
+  EXPECT_EQ(read({"engine.placement.graphs=needed"}).engine.placement.graphs.loading, GraphLoading::needed);
+  const Node twice = compose_experiment(parse_json(e.resolved.to_json(), "resolved.json"), "/", {}, "");
+  EXPECT_EQ(read_experiment(twice).resolved.to_json(), e.resolved.to_json());
+}
+
+TEST_F(PlanTest, graphs_that_do_not_fit_are_refused_where_they_stand) {
+  const auto refused = [&](const std::string& graph, const std::vector<std::string>& overrides = {}) {
+    graphs(graph);
+    return error(overrides);
+  };
+  EXPECT_NE(refused("{batch: 1, unit: gpu, hot_neurons: 128, heads: 2}").find("graphs.unit: \"gpu\" would load this graph"),
+            std::string::npos) << error();
+  EXPECT_NE(refused("{batch: 1, unit: npu, hot_neurons: 128, heads: 2}", {"engine.hybrid.unit=gpu"}).find("engine.placement.unit is gpu"),
+            std::string::npos);
+  EXPECT_NE(refused("{batch: 1, unit: npu, hot_neurons: 320, heads: 2}").find("plans/p.yaml:"), std::string::npos);
+  EXPECT_NE(error().find("hot_neurons: 320 are not what the split of batch 1 gives: 25.0000% of 512"), std::string::npos) << error();
+  EXPECT_NE(refused("{batch: 1, unit: npu, hot_neurons: 128, heads: 4}").find("heads: 4 are not what the split of batch 1 gives"),
+            std::string::npos) << error();
+  EXPECT_NE(refused("{batch: 0, unit: npu, hot_neurons: 128, heads: 2}").find("batch"), std::string::npos);
+  EXPECT_NE(refused("{batch: 1, unit: npu, hot_neurons: 128, heads: 2, colour: 1}").find("colour"), std::string::npos);
 }
 
 TEST_F(PlanTest, what_is_no_plan_is_named_where_it_is_asked_for) {

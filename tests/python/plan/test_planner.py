@@ -176,11 +176,37 @@ def test_tokens_of_a_planned_run_are_those_of_memory(recording, tmp_path, native
     other = tmp_path / "other.yaml"
     tree = yaml.safe_load(out.read_text())
     tree["engine"]["hybrid"]["splits"] = [{"batch": 1, "hot": "50%", "attention": "50%"}]
+    tree["graphs"] = []
     other.write_text(yaml.safe_dump(tree))
     for planned in (out, other):
         result = run_with(planned, {"gguf": str(RELU)}, memory={"ffn_in_dram": "75%"},
                           workload={"prompt": case["prompt"], "output_tokens": 12, "stop_at_eos": False})
         assert result["tokens"] == case["ids"][:12]
+
+
+@pytest.mark.all
+@pytest.mark.parametrize("name, experts", [(RELU.name, 0), ("stories-moe-6m.f16.gguf", 8)])
+def test_layers_and_experts_that_differ_get_shares_of_their_own(name, experts, tmp_path, has_native):
+    """As many neurons are hot in all as with one share, and tokens are those of memory."""
+    text, recording, model = tmp_path / "text.txt", tmp_path / "r.vtrc", MODELS / name
+    text.write_text((MODELS / "eval.txt").read_text()[:1500])
+    vitro.perplexity(model, text, overrides={"engine.record": str(recording)})
+    apart = "experts" if experts else None
+    plan = make_plan(model, device=PHONE, profile=recording, cores=["cpu1", "cpu2"], accelerator="npu", apart=apart)
+    differ = [split for split in plan["engine"]["hybrid"]["splits"] if "hot_by_layer" in split]
+    assert differ
+    for split in differ:
+        layers = split["hot_by_layer"]["value"]
+        assert len(layers) == plan["model"]["layers"]
+        every = [percent(share) for layer in layers for share in (layer if experts else [layer])]
+        assert len(every) == len(layers) * max(1, experts) and len(set(every)) > 1
+        grain = 100 * plan["engine"]["hybrid"]["cluster"]["value"] / plan["model"]["ffn"]
+        assert abs(sum(every) - len(every) * percent(split["hot"]["value"])) <= grain + 0.01 * len(every)
+    (tmp_path / "plan.yaml").write_text(text_of(plan))
+    case = json.loads((MODELS / "reference.json").read_text())["models"][name]["greedy"][0]
+    result = run_with(tmp_path / "plan.yaml", {"gguf": str(model)}, memory={"ffn_in_dram": "75%"},
+                      workload={"prompt": case["prompt"], "output_tokens": 12, "stop_at_eos": False})
+    assert result["tokens"] == case["ids"][:12]
 
 
 def test_splits_beside_those_of_a_plan_are_refused(plan, model, tmp_path, native):
@@ -260,6 +286,7 @@ def test_a_plan_is_refused_where_it_does_not_belong(plan, model, tmp_path, nativ
     (["--device", str(PHONE), "--cores", "cpu9"], "is not a core of this device"),
     (["--device", str(PHONE), "--set", "memory.budget=64 MiB"], "memory.budget: 64 MiB is less than"),
     (["--device", str(PHONE), "--profile", str(PHONE)], "is not a profile"),
+    (["--device", str(PHONE), "--apart", "neurons"], '--apart: "neurons" is neither none, layers nor experts'),
 ])
 def test_what_is_wrong_is_said_in_one_line(args, said, model, native):
     answer = native("plan", model, *args, "-o", "plan.yaml")

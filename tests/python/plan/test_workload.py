@@ -35,8 +35,8 @@ def workload(depth=12):
         for _ in range(depth):
             used.append(blocks - quiet)
             quiet *= 1 - begins
-        buckets.append({"first": first, "neurons": blocks, "blocks": blocks, "named": named, "fired": named, "named_blocks": named,
-                        "reuse": reuse, "used_within": used})
+        buckets.append({"first": first, "neurons": blocks, "blocks": blocks, "named": named, "fired": named, "mostly": named,
+                        "named_blocks": named, "reuse": reuse, "used_within": used})
         first += blocks
     return BatchWorkload([{"rows": 1, "buckets": buckets}])
 

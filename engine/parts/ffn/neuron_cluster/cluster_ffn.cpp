@@ -73,6 +73,12 @@ void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t s
   ahead_[layer] = std::move(step);
 }
 
+// Of a dense step they follow from which parts of its clusters are read together.
+std::vector<UnitChain> ClusterFfn::graphs(std::uint32_t rows, std::uint32_t sequences) {
+  if (!hot_ || options_.adapters || dense(rows, 1)) return {};
+  return hot_->graphs(rows, sequences);
+}
+
 Task<void> ClusterFfn::settle() {
   const bool dropped = !ahead_.empty();  // the step failed before it came to a layer that was read ahead, which has slots
   co_await pipeline_.settle();

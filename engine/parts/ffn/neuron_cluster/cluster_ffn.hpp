@@ -44,6 +44,7 @@ class ClusterFfn final : public FfnBlock {
              ClusterFfnOptions options);
 
   void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override;
+  std::vector<UnitChain> graphs(std::uint32_t rows, std::uint32_t sequences) override;
   Task<void> settle() override;
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override;
   CacheStats stats() const override {

@@ -24,58 +24,13 @@ HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, H
   options_.cluster_neurons = whole > 0 ? static_cast<std::uint32_t>(std::min(whole, cluster)) : layout.neurons;
   VITRO_CHECK(!options_.splits.empty(), "a hot region without splits");
   double most = 0;
-  for (const HotRegionOptions::Split& split : options_.splits) most = std::max(most, split.hot);
+  for (const HotRegionOptions::Split& split : options_.splits) most = std::max(most, split.most());
   const Bytes width = Bytes{4} * options_.max_rows * static_cast<Bytes>(std::lround(most * layout.neurons));
   for (Lease* buffer : {&gate_, &up_, &hidden_}) {
     Result<Lease> lease = machine_.memory.lease(std::max<Bytes>(width, 4), Placement::dram, Region::activation);
     if (!lease.ok()) throw ConfigError("memory.budget: no room for the activations of hot neurons: " + lease.status().message);
     *buffer = std::move(lease).value();
   }
-}
-
-std::uint32_t HotRegion::clusters(std::uint32_t sequences) const {
-  const auto fits = [sequences](const HotRegionOptions::Split& split) { return sequences <= split.sequences; };
-  const auto found = std::find_if(options_.splits.begin(), options_.splits.end(), fits);
-  const double share = found == options_.splits.end() ? options_.splits.back().hot : found->hot;
-  const auto wanted = static_cast<std::uint32_t>(share * store_.neurons() / options_.cluster_neurons);
-  // Where every FFN is used for every token, the least recently used one is always the next: each gets its part of the region.
-  return std::min(wanted, most(sequences) / (store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size())));
-}
-
-std::uint32_t HotRegion::most(std::uint32_t sequences) const {
-  const auto limit = fitting_.find(sequences);
-  return limit == fitting_.end() ? most_ : std::min(most_, limit->second);
-}
-
-std::pair<std::uint32_t, std::uint32_t> HotRegion::next_cluster(std::int16_t layer, std::int16_t expert) const {
-  const std::uint32_t f = store_.ffn_of(layer, expert), first = ffns_[f].hot * blocks_per_cluster();
-  const std::uint32_t blocks = store_.layout().blocks();
-  return {f * blocks + first, std::min(blocks_per_cluster(), blocks - std::min(first, blocks))};
-}
-
-void HotRegion::used_cold(std::int16_t layer, std::int16_t expert, std::uint32_t sequences, const ColdUse& use) {
-  if (layer < last_layer_) judge();
-  last_layer_ = layer;
-  step_sequences_ = sequences;
-  step_.named += use.named;
-  step_.hits += use.hits;
-  if (ffns_[store_.ffn_of(layer, expert)].hot == 0) return;
-  step_.near += use.near;
-  step_near_ += next_cluster(layer, expert).second;
-}
-
-// A hot block saves a read in as many steps as name it; its last cluster does so at least as often as the cluster behind it. A cold one
-// saves one in as many steps as find it.
-void HotRegion::judge() {
-  const ColdUse step = std::exchange(step_, {});
-  const std::uint32_t near = std::exchange(step_near_, 0), cold = store_.cache().capacity() - store_.cache().hot_size();
-  if (std::exchange(settling_, false) || hot_ == 0 || near == 0 || cold == 0 || step.named <= cold) return;
-  if (std::uint64_t{step.near} * cold >= std::uint64_t{step.hits} * near) return;
-  // Enough for what does not fit, were all of it to become free.
-  const std::uint32_t fewer = (step.named - cold) / blocks_per_cluster() + 1;
-  const std::uint32_t all = store_.experts() > 1 ? 1 : static_cast<std::uint32_t>(ffns_.size());
-  fitting_[step_sequences_] = hot_ - std::min(hot_, static_cast<std::uint32_t>(round_up(fewer, all)));
-  settling_ = true;
 }
 
 void HotRegion::start() {
@@ -102,12 +57,13 @@ void HotRegion::prepare(std::int16_t layer, std::span<const std::int16_t> expert
   }
   for (const Ffn& ffn : ffns_) others += in_use(ffn) ? ffn.hot : 0;
   for (const std::int16_t expert : experts) others -= ffns_[store_.ffn_of(layer, expert)].hot;
-  const std::uint32_t most = this->most(sequences), wanted = clusters(sequences);
+  const std::uint32_t most = this->most(sequences);
   const std::uint32_t equal_part = (most - std::min(most, others)) / static_cast<std::uint32_t>(experts.size());
   for (const std::int16_t expert : experts) {
     const std::uint32_t f = store_.ffn_of(layer, expert);
-    set_hot(f, make_room(f, std::min(wanted, std::max(equal_part, ffns_[f].hot)), most));
-    if (rows > 0 && std::exchange(graph_rows_, rows) != rows) scope_.spawn(prepare_graph(ffns_[f].hot, rows));
+    set_hot(f, make_room(f, std::min(clusters(f, sequences), std::max(equal_part, ffns_[f].hot)), most));
+    const std::uint32_t hot = ffns_[f].hot;
+    if (rows > 0 && hot > 0 && graphs_begun_.emplace(hot, rows).second) scope_.spawn(prepare_graph(hot, rows));
   }
   for (std::size_t left = reads_.size() - next_read_; left > 0 && lanes_ < options_.io_depth; --left, ++lanes_) scope_.spawn(read_all());
 }
@@ -270,14 +226,32 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   return chain;
 }
 
-Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) {
-  if (clusters == 0) co_return;
+Chain HotRegion::graph_calls(std::uint32_t clusters, std::uint32_t rows) const {
   FfnGroup group;
+  group.expert = store_.experts() > 1 ? 0 : -1;
   group.rows = std::make_shared<const std::vector<SeqPos>>(rows);
   group.x.shape = {rows, store_.layout().width, 0};
-  Chain chain = calls(0, group, 0, rows_[clusters], rows_[clusters], group.x);
+  return calls(0, group, 0, rows_[clusters], rows_[clusters], group.x);
+}
+
+std::vector<UnitChain> HotRegion::graphs(std::uint32_t rows, std::uint32_t sequences) {
+  if (ffns_.empty()) start();
+  std::vector<UnitChain> all;
+  std::set<std::uint32_t> sizes;
+  for (std::uint32_t f = 0; f < ffns_.size(); ++f) sizes.insert(clusters(f, sequences));
+  for (const std::uint32_t hot : sizes) {
+    for (std::uint32_t own = store_.experts() > 1 ? 1 : rows; hot > 0 && own <= rows; ++own) {
+      all.push_back({options_.unit, graph_calls(hot, own)});
+    }
+  }
+  return all;
+}
+
+Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) {
+  Chain chain = graph_calls(clusters, rows);
+  std::string step;
   try {
-    co_await graphs_.prepare(options_.unit, std::move(chain));
+    co_await graphs_.prepare(options_.unit, std::move(chain), std::move(step));
   } catch (const RunError&) {
     // run() loads the graph that it then lacks, or fails with the error of that.
   }

@@ -3,9 +3,11 @@
 // gate test or reading on demand. How many depends on the rows of a step, so the region grows and shrinks with the batch
 // (section 4.1.3).
 #pragma once
+#include <algorithm>
 #include <list>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -24,6 +26,9 @@ struct HotRegionOptions {
   struct Split {
     std::uint32_t sequences = 1;  // of a step: up to so many
     double hot = 0;               // share of each FFN's neurons
+    std::vector<double> by_ffn = {};  // in place of it, of each FFN in the store's order; empty: all alike
+    double of(std::uint32_t ffn) const { return by_ffn.empty() ? hot : by_ffn[ffn]; }
+    double most() const { return by_ffn.empty() ? hot : *std::ranges::max_element(by_ffn); }
   };
   ComputeUnit* unit = nullptr;
   std::vector<Split> splits;            // by ascending sequences; larger steps have the last one's
@@ -52,6 +57,10 @@ class HotRegion {
   void prepare(std::int16_t layer, std::span<const std::int16_t> experts, std::uint32_t sequences, std::uint32_t rows = 0);
   // A step is through with the FFNs of a layer: what was prepared may go again.
   void release(std::int16_t layer);
+
+  // Chains of the graphs that a step of so many rows and sequences launches where memory holds what it wants; of a mixture for each number
+  // of rows that may meet an expert. Requires: the store is loaded.
+  std::vector<UnitChain> graphs(std::uint32_t rows, std::uint32_t sequences);
 
   // Hot neurons of an FFN, from 0 on.
   std::uint32_t neurons(std::int16_t layer, std::int16_t expert) const {
@@ -98,7 +107,8 @@ class HotRegion {
     return (options_.cluster_neurons + store_.layout().per_block - 1) / store_.layout().per_block;
   }
   void start();
-  std::uint32_t clusters(std::uint32_t sequences) const;
+  std::uint32_t clusters(std::uint32_t ffn, std::uint32_t sequences) const;
+  std::uint32_t asked(const HotRegionOptions::Split& split, std::uint32_t ffn) const;
   void judge();
   std::uint32_t most(std::uint32_t sequences) const;
   std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
@@ -109,6 +119,7 @@ class HotRegion {
   Task<void> read_all();
   Task<void> read(Read next);
   Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);
+  Chain graph_calls(std::uint32_t clusters, std::uint32_t rows) const;
   Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& row_offsets,
               View out) const;
   View wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const;
@@ -130,7 +141,7 @@ class HotRegion {
   std::vector<Read> reads_;
   std::size_t next_read_ = 0, lanes_ = 0;  // lanes_: that read now
   std::string error_;  // of a read
-  std::uint32_t graph_rows_ = 0;
+  std::set<std::pair<std::uint32_t, std::uint32_t>> graphs_begun_;  // clusters, rows
   Signal read_done_;
   TaskScope scope_;
   Lease gate_, up_, hidden_;  // [max_rows, most neurons] each

@@ -50,11 +50,36 @@ std::vector<ComputeUnit*> sharing_units(const UnitPlacement& placement) {
   return units.empty() ? placement.cores() : units;
 }
 
+// In the store's order. Throws ConfigError where the lists are not of this model.
+std::vector<double> by_ffn(const PlacementConfig::Split& split, const ModelConfig& model, const NeuronStore& store) {
+  if (split.hot_by_layer.empty()) return {};
+  if (split.hot_by_layer.size() != model.layers) {
+    throw ConfigError(fmt::format("{}: has {} entries (expected one for each of the model's {} layers)", split.by_layer_at,
+                                  split.hot_by_layer.size(), model.layers));
+  }
+  std::vector<double> shares(store.ffns());
+  for (std::size_t layer = 0; layer < model.layers; ++layer) {
+    const std::vector<double>& own = split.hot_by_layer[layer];
+    const std::size_t experts = store.experts();
+    if (own.size() != 1 && own.size() != experts) {
+      throw ConfigError(fmt::format("{}: has {} shares for layer {} (expected 1, or one for each of its {} experts)", split.by_layer_at,
+                                    own.size(), layer, experts));
+    }
+    for (std::size_t expert = 0; expert < experts; ++expert) {
+      const auto number = static_cast<std::int16_t>(experts > 1 ? static_cast<int>(expert) : -1);
+      shares[store.ffn_of(static_cast<std::int16_t>(layer), number)] = own[own.size() == 1 ? 0 : expert];
+    }
+  }
+  return shares;
+}
+
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
   HotRegionOptions options;
   options.adapters = ffn.adapters;
   options.unit = setup.placement.accelerator();
-  for (const PlacementConfig::Split& split : setup.placement.splits()) options.splits.push_back({split.batch, split.hot});
+  for (const PlacementConfig::Split& split : setup.placement.splits()) {
+    options.splits.push_back({split.batch, split.hot, by_ffn(split, setup.model, *setup.residency.neurons())});
+  }
   options.cluster_neurons = clusters.hot_cluster;
   options.in_dram = clusters.hot_in_dram;
   options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(setup.model.experts, 1u));  // a step beyond is dense

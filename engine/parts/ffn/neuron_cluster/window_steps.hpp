@@ -18,6 +18,7 @@ class WindowSteps final : public FfnBlock {
   std::vector<std::string> notes() const override { return ffn_->notes(); }
   const MoeStats* experts() const override { return ffn_->experts(); }
   void prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) override { ffn_->prepare(layer, rows, sequences); }
+  std::vector<UnitChain> graphs(std::uint32_t rows, std::uint32_t sequences) override { return ffn_->graphs(rows, sequences); }
   Task<void> settle() override { return ffn_->settle(); }
   Task<void> run(std::int16_t layer, std::vector<FfnGroup> groups) override {
     std::size_t rows = 0;

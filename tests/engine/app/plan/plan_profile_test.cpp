@@ -100,6 +100,35 @@ TEST(PlanProfile, more_sequences_fire_more_neurons) {
   EXPECT_NEAR(fired(found[1]), 1 - 0.8 * 0.8 * 0.8 * 0.8, 0.05);
 }
 
+TEST(PlanProfile, a_recording_is_counted_to_its_end) {
+  Recording late = recording(400);
+  for (std::uint32_t t = 300; t < 400; ++t) late.fired[{0, -1, {0, t}}].add({2});
+  const std::vector<ReuseBucket> b = reuse_of(late, false, request())[0].buckets;
+  EXPECT_DOUBLE_EQ(b[2].fired, 100.0 / 392) << "8 steps are history";
+  EXPECT_EQ(b[2].used_within.size(), 9u);
+  EXPECT_DOUBLE_EQ(b[0].mostly, 1);
+  EXPECT_DOUBLE_EQ(b[1].mostly, 0) << "half is not most";
+  EXPECT_DOUBLE_EQ(b[2].mostly, 0);
+  ReuseRequest limited = request();
+  limited.limits = {{0, 0}};
+  EXPECT_EQ(reuse_of(late, false, limited)[0].missing[0].size(), 98u) << "every fourth of 392";
+}
+
+TEST(PlanProfile, ffns_apart_have_the_mean_that_they_have_together) {
+  Recording two = recording(16);
+  for (std::uint32_t t = 0; t < 16; ++t) {
+    FiredNeurons& fired = two.fired[{1, -1, {0, t}}];
+    fired.cover(0, 4);
+    fired.add({2});
+  }
+  const std::vector<FfnReuse> apart = reuse_by_ffn(two, false, request());
+  ASSERT_EQ(apart.size(), 2u);
+  EXPECT_EQ(apart[1].layer, 1);
+  EXPECT_DOUBLE_EQ(apart[0].batches[0].buckets[2].fired, 0);
+  EXPECT_DOUBLE_EQ(apart[1].batches[0].buckets[2].fired, 1);
+  EXPECT_DOUBLE_EQ(reuse_of(two, false, request())[0].buckets[2].fired, 0.5);
+}
+
 TEST(PlanProfile, what_misses_is_counted_for_every_step) {
   ReuseRequest limited = request();
   limited.limits = {{0, 0}, {0, 1}, {1, 1}, {0, 2}, {2, 0}};

@@ -97,6 +97,41 @@ TEST(GraphCache, layers_within_a_chain_keep_their_distance) {
   EXPECT_EQ(bench.function.calls[3].layer, 6);
 }
 
+Task<void> prepare_all(GraphCache* graphs, ComputeUnit* unit, std::vector<Chain> chains) {
+  for (Chain& chain : chains) {
+    std::string step = "a test";
+    co_await graphs->prepare(unit, std::move(chain), std::move(step));
+  }
+}
+
+TEST(GraphCache, a_launch_waits_for_no_graph_that_was_prepared) {
+  Bench bench(true);
+  Memory& memory = bench.host.machine().memory;
+  ComputeUnit* const npu = bench.host.machine().units[0];
+  bench.host.run(prepare_all(&bench.graphs, npu, {{product(memory, 0, 1)}, {product(memory, 0, 2)}}));
+  bench.host.run(run_all(&bench.graphs, npu, {{product(memory, 3, 1)}, {product(memory, 3, 2)}, {product(memory, 3, 1)}}));
+  EXPECT_EQ(bench.graphs.loads().loads, 2u);
+  EXPECT_EQ(bench.graphs.loads().waits, 0u);
+  bench.host.run(run_all(&bench.graphs, npu, {{product(memory, 3, 3)}}));
+  EXPECT_EQ(bench.graphs.loads().loads, 3u);
+  EXPECT_EQ(bench.graphs.loads().waits, 1u);
+}
+
+TEST(GraphCache, what_is_expected_is_decided_once_and_loaded_by_whoever_comes_first) {
+  Bench bench(true);
+  Memory& memory = bench.host.machine().memory;
+  ComputeUnit* const npu = bench.host.machine().units[0];
+  bench.graphs.expect(npu, {product(memory, 0, 1)});
+  bench.graphs.expect(npu, {product(memory, 5, 1)});
+  EXPECT_EQ(bench.graphs.graphs(), 1u);
+  EXPECT_EQ(bench.graphs.loads().loads, 0u);
+  bench.host.run(run_all(&bench.graphs, npu, {{product(memory, 3, 1)}}));
+  bench.host.run(prepare_all(&bench.graphs, npu, {{product(memory, 0, 1)}}));
+  EXPECT_EQ(bench.graphs.graphs(), 1u);
+  EXPECT_EQ(bench.graphs.loads().loads, 1u);
+  EXPECT_EQ(bench.graphs.loads().waits, 1u);
+}
+
 TEST(GraphCache, units_without_static_graphs_run_chains_as_they_are) {
   Bench bench(false);
   std::vector<Chain> chains{{product(bench.host.machine().memory, 3, 1)}};

@@ -63,6 +63,22 @@ TEST(HotRegion, grows_with_the_rows_of_a_step_and_gives_back_what_it_had) {
   EXPECT_EQ(cache.size(), 32u) << "what is not hot any more stays as a cold block";
 }
 
+TEST(HotRegion, ffns_have_shares_of_their_own_and_less_of_each_where_memory_ends) {
+  Bench bench(two_layers(0.5));  // room for eight clusters
+  RegionBench region(bench, {{1, 0, {0.25, 0.5}}, {2, 0, {0.5, 1}}});
+  region.prepare(1);
+  EXPECT_EQ(region.hot->neurons(0, -1), 8u);
+  EXPECT_EQ(region.hot->neurons(1, -1), 16u);
+  region.prepare(2);
+  EXPECT_EQ(region.hot->neurons(0, -1), 8u) << "4 of 12 clusters are wanted here, and two thirds are there";
+  EXPECT_EQ(region.hot->neurons(1, -1), 20u);
+  region.prepare(1);
+  EXPECT_EQ(bench.store->cache().hot_size(), 24u);
+  std::set<std::uint32_t> sizes;
+  for (const UnitChain& graph : region.hot->graphs(1, 1)) sizes.insert(graph.chain.front().rows->size());
+  EXPECT_EQ(sizes, (std::set<std::uint32_t>{8, 16}));
+}
+
 TEST(HotRegion, reads_what_is_missing_in_long_runs_and_evicts_cold_blocks_for_it) {
   Bench bench(two_layers(0.25));  // 8 blocks of each layer are there
   RegionBench region(bench, {{1, 0.25}, {4, 0.5}}, 1.0);
