@@ -43,6 +43,7 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
     if (r % kWord == 0) blocks_.push_back({p, p, repeats(p), repeats(p)});
     blocks_.back().lowest = p;
     blocks_.back().least_repeats = repeats(p);
+    parts_.push_back(part_of(r));
   }
 }
 
@@ -106,7 +107,7 @@ void FiringProcess::repeat(std::uint64_t coins, const Stretches& kept, std::span
     std::uint64_t repeating = 0;
     for (std::uint64_t left = kept.fires_[w]; left != 0; left &= left - 1) {
       const auto rank = kWord * w + static_cast<std::uint32_t>(std::countr_zero(left));
-      const std::uint64_t coin = draw_of(coins, rank) >> (64 - kUnitBits);
+      const std::uint64_t coin = scramble(coins ^ parts_[rank]) >> (64 - kUnitBits);
       bool fired = coin < least;
       if (fired != (coin < most)) [[unlikely]]
         fired = coin < chance(probability_[rank]);

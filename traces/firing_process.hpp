@@ -82,6 +82,7 @@ class FiringProcess {
   const std::uint32_t stretch_;
   const double most_;
   std::vector<Block> blocks_;
+  std::vector<std::uint64_t> parts_;  // by rank: part_of() it
   std::vector<Band> bands_;
 };
 

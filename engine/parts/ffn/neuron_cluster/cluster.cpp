@@ -42,8 +42,10 @@ void check_active(const std::vector<IndexList>& rows, std::uint32_t first, std::
       throw RunError(fmt::format("a unit answered with neurons {} to {} (expected some of those from {} to below {})", row->front(),
                                  row->back(), first, end));
     }
+    bool ascends = true;
+    for (std::size_t i = 1; i < row->size(); ++i) ascends &= (*row)[i - 1] < (*row)[i];
+    if (ascends) continue;
     const auto fall = std::ranges::adjacent_find(*row, std::ranges::greater_equal());
-    if (fall == row->end()) continue;
     throw RunError(fmt::format("a unit answered with neuron {} after {} (expected ascending neurons)", *(fall + 1), *fall));
   }
 }

@@ -11,7 +11,14 @@ struct ClusterAdmission::Place {
   std::uint32_t base, per_block;  // first block of the FFN; neurons of a block
 
   // Whether the block has an active neuron. Passes both.
+  template <bool one_by_one = false>  // a block is one neuron
   bool pass() {
+    if constexpr (one_by_one) {
+      const bool active = neuron != neurons_end && *neuron == *block - base;
+      ++block;
+      neuron += active;
+      return active;
+    }
     const std::uint32_t first = (*block++ - base) * per_block;
     const bool active = neuron != neurons_end && *neuron - first < per_block;
     neuron += active;
@@ -72,14 +79,22 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
 
 // Blocks that were there, up to block `until`. Without branches: which of them have an active neuron is as good as random. Apart, so that
 // their loop has the registers.
+void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
+  const bool halves = store_.layout().first_part > 0;
+  if (halves) return pass_present<true, false>(at, until);
+  if (at.per_block == 1) return pass_present<false, true>(at, until);
+  pass_present<false, false>(at, until);
+}
+
+template <bool halves, bool one_by_one>
 [[gnu::noinline]] void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
-  const bool halves = store_.layout().first_part > 0, keep_silent = keep_silent_;
+  const bool keep_silent = keep_silent_;
   Place place = at;
   std::uint32_t *const begin = used_.data() + used_count_, *used = begin;
   std::uint64_t completed = 0;
   while (place.block != place.blocks_end && *place.block != until) {
     const std::uint32_t block = *place.block;
-    const bool active = place.pass();
+    const bool active = place.pass<one_by_one>();
     *used = block;
     used += active | keep_silent;
     if (halves && active && store_.cache().half(block)) {

@@ -26,6 +26,8 @@ class ClusterAdmission {
  private:
   struct Place;
   void pass_present(Place& at, std::uint32_t until);
+  template <bool halves, bool one_by_one>
+  void pass_present(Place& at, std::uint32_t until);
   void note_used(bool every_neuron);
 
   Machine& machine_;
