@@ -112,7 +112,6 @@ struct DrawFunction::Ffn {
 
 struct DrawFunction::Drawn {
   Bits bits;  // of the neurons
-  bool has(std::uint32_t neuron) const { return neuron / 64 < bits.size() && (bits[neuron / 64] >> neuron % 64 & 1) != 0; }
 };
 
 DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed)

@@ -36,13 +36,10 @@ class RecencyList {
     make_room();
     auto use = static_cast<std::uint32_t>(uses_.size());
     uses_.insert(uses_.end(), blocks.begin(), blocks.end());
-    bool present = true;
-    std::uint32_t* const last = last_.data();
     for (const std::uint32_t block : blocks) {
-      present &= last[block] != kAbsent;
-      last[block] = use++;
+      VITRO_CHECK(contains(block), "a block was used in a list that it was not in");
+      last_[block] = use++;
     }
-    VITRO_CHECK(present, "a block was used in a list that it was not in");
   }
   void erase(std::uint32_t block) {
     VITRO_CHECK(contains(block), "a block left a list that it was not in");
