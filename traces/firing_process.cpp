@@ -54,8 +54,11 @@ double FiringProcess::skip_fresh(double highest) const { return 1 / std::log1p(-
 // whole numbers compare as its results would.
 std::uint64_t FiringProcess::repeats(double p) const {
   if (persistence_ == 0) return 0;
-  const auto below = static_cast<std::uint64_t>(std::ceil(std::ldexp(persistence_ / (1 - p * (1 - persistence_)), kUnitBits)));
-  return (std::min(below, std::uint64_t{1} << kUnitBits) << (64 - kUnitBits)) - 1;  // always: all draws
+  constexpr std::uint64_t kAll = std::uint64_t{1} << kUnitBits;
+  const double scaled = persistence_ / (1 - p * (1 - persistence_)) * static_cast<double>(kAll);
+  const auto whole = static_cast<std::uint64_t>(scaled);
+  const std::uint64_t below = whole + (static_cast<double>(whole) < scaled ? 1 : 0);  // rounded up, without a call of the library
+  return (std::min(below, kAll) << (64 - kUnitBits)) - 1;                             // of kAll: every draw
 }
 
 inline bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double activity) const {
