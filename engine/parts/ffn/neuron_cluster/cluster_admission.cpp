@@ -1,5 +1,6 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_admission.hpp"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -46,7 +47,7 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   used_.resize(cluster.blocks.size());
   for (BlockLoad& load : cluster.loads) {
     pass_present(place, load.block);
-    VITRO_CHECK(place.block != place.blocks_end, "a block was loaded that the cluster does not have");
+    VITRO_CHECK(place.block != place.blocks_end && *place.block == load.block, "a block was loaded that the cluster does not have");
     const bool active = place.pass();
     if (!active && !keep_silent_) {
       cache.give_back(std::exchange(load.slot, NeuronCache::kNone));
@@ -82,6 +83,7 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
 void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
   const bool halves = store_.layout().first_part > 0;
   if (halves) return pass_present<true, false>(at, until);
+  if (at.per_block == 1 && keep_silent_) return pass_named(at, until);
   if (at.per_block == 1) return pass_present<false, true>(at, until);
   pass_present<false, false>(at, until);
 }
@@ -106,6 +108,17 @@ template <bool halves, bool one_by_one>
   used_count_ += static_cast<std::size_t>(used - begin);
   misses_ += completed;
   hits_ += static_cast<std::uint64_t>(used - begin) - completed;
+}
+
+// Where all that was named counts as used, and blocks are single neurons: what fired is only held against what was named.
+[[gnu::noinline]] void ClusterAdmission::pass_named(Place& at, std::uint32_t until) {
+  Place place = at;
+  const std::uint32_t* const end = std::lower_bound(place.block, place.blocks_end, until);
+  std::copy(place.block, end, used_.data() + used_count_);
+  used_count_ += static_cast<std::size_t>(end - place.block);
+  hits_ += static_cast<std::uint64_t>(end - place.block);
+  while (place.block != end) place.pass<true>();
+  at = place;
 }
 
 // Together, but before the next block is admitted: recency is in the order of blocks.
