@@ -121,7 +121,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
                                   SimUnit::Surroundings{executor_, function, trace, meter_, power, power_ ? &causes_ : nullptr, count_,
                                                         reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
-                                                        options.check_operands}));
+                                                        options.check_operands, soc_.calls_together()}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);

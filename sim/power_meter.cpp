@@ -15,6 +15,7 @@ PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::C
       trace_(trace),
       used_(std::move(used)),
       otherwise_(used_.size(), 0),
+      leakage_(used_.size(), 0),
       clock_share_(used_.size(), 1) {
   if (power_.thermal() != nullptr) {
     thermal_.emplace(*power_.thermal());
@@ -25,6 +26,7 @@ PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::C
 }
 
 void PowerMeter::set_clock(std::size_t processor) {
+  leakage_[processor] = draw_of(processor).idle;
   if (!used_[processor]) return;
   const Processor& p = soc_.processors()[processor];
   p.model->set_clock_scale(clock_share_[processor]);

@@ -31,7 +31,7 @@ class PowerMeter {
     set_draw(processor);
   }
   // Watts of a processor that is on and has nothing to do, at its clock of now.
-  double leakage(std::size_t processor) const { return draw_of(processor).idle; }
+  double leakage(std::size_t processor) const { return leakage_[processor]; }
   void dram_written(Bytes bytes) { dram_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
   void flash_written(Bytes bytes) { flash_written_.add(context_.now(), context_.now(), static_cast<double>(bytes)); }
 
@@ -60,6 +60,7 @@ class PowerMeter {
   TraceSink& trace_;
   std::vector<bool> used_;
   std::vector<double> otherwise_;  // shares of dynamic power
+  std::vector<double> leakage_;    // watts: asked for at the end of each call
   hw::CumulativeSum dram_written_, flash_written_;
 
   std::optional<hw::ThermalNode> thermal_;

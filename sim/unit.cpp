@@ -52,6 +52,7 @@ SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surround
       s_(surroundings),
       work_(core.model(), caps_.core_class, s_.count, caps_.static_graphs),
       track_(s_.trace.track("units", caps_.name)),
+      pieces_(takes_pieces() ? dynamic_cast<hw::PieceModel*>(&core.model()) : nullptr),
       fallback_(s_.units) {}
 
 void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
@@ -144,14 +145,8 @@ void SimUnit::begin_call() {
   call_began_ = s_.executor.device_now();
   const KernelCall& call = (*jobs_.front().chain)[call_];
   if (jobs_.front().on_cpu) return fallback_.run(call, [this] { end_call(); });
-  hw::Work work = work_.build(call);
-  if (s_.reuse != nullptr) {
-    const Bytes bytes = work.read_bytes + work.written_bytes;
-    const ReuseTracker::Distance since = s_.reuse->begin(call, static_cast<std::size_t>(caps_.id), bytes);
-    work.moved_here = since.here;
-    work.moved_anywhere = since.anywhere;
-  }
-  run_on_model(work, [this] { end_call(); });
+  if (pieces_ != nullptr && jobs_.front().chain->size() > 1) return begin_piece();
+  run_on_model(work_of(call), [this] { end_call(); });
 }
 
 void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
@@ -180,14 +175,7 @@ void SimUnit::end_call() {
   const Picoseconds now = s_.executor.device_now();
   if (!job.on_cpu) note_call(cause_of(call));
   core_.end_trace();  // system work in the call, which comes before it in a file that is written as it goes
-  if (s_.trace.enabled()) s_.trace.kernel(track_, call_began_, now, call);
-  try {
-    if (s_.check_operands) check_operands(call, job.sums[call_], caps_.name);
-    Outcome outcome = s_.function.execute(call);
-    if (outcome.index() != 0) result_.outcomes.push_back(std::move(outcome));
-  } catch (...) {
-    result_.error = std::current_exception();
-  }
+  execute(call, call_began_, now);
   const bool answered = give_answers();
   ++call_;
   if (result_.error || call_ == job.chain->size()) return end_job();

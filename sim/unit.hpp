@@ -8,6 +8,7 @@
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
 #include "engine/machine/trace.hpp"
+#include "hw_models/piece.hpp"
 #include "sim/core.hpp"
 #include "sim/cpu_fallback.hpp"
 #include "sim/energy_causes.hpp"
@@ -35,6 +36,7 @@ class SimUnit final : public ComputeUnit {
     Core& policy_core;
     PolicyWakes wakes;
     bool check_operands = false;
+    bool calls_together = false;  // of a chain, as one piece of work, where the processor's model can
   };
   SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surroundings& surroundings);
 
@@ -89,6 +91,13 @@ class SimUnit final : public ComputeUnit {
   void begin_job();
   void begin_call();
   void run_on_model(const hw::Work& work, hw::Callback done);
+  hw::Work work_of(const KernelCall& call);  // that begins
+  void execute(const KernelCall& call, Picoseconds begin, Picoseconds end);
+  // A chain as one piece.
+  bool takes_pieces() const;
+  void begin_piece();
+  void end_piece();
+  void note_piece();
   void note_call(Cause cause);  // that ends: what it has moved, for how long it computed, and what it drew for which cause
   void end_call();
   void end_job();
@@ -114,6 +123,8 @@ class SimUnit final : public ComputeUnit {
   Picoseconds call_began_{0};
   Bytes written_ = 0, weights_ = 0, moved_ = 0;  // by that call: to DRAM, and from and to it weights and all else
   RunResult result_;
+  hw::PieceModel* pieces_;  // null: calls are begun one by one
+  std::vector<hw::Work> works_;  // of the piece in progress
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 1, last_graph_ = 0;
   Bytes mapped_ = 0;

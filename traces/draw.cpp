@@ -112,7 +112,6 @@ struct DrawFunction::Ffn {
 
 struct DrawFunction::Drawn {
   Bits bits;  // of the neurons
-  bool has(std::uint32_t neuron) const { return neuron / 64 < bits.size() && (bits[neuron / 64] >> neuron % 64 & 1) != 0; }
 };
 
 DrawFunction::DrawFunction(DrawProfile profile, std::uint64_t seed)
@@ -274,12 +273,14 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
   if (call.rows != nullptr) {
     // Without branches: which of the rows fire is as good as random.
     ids->resize(call.rows->size());
-    std::size_t count = 0;
+    VITRO_CHECK(call.rows->empty() || call.rows->back() < neurons, "rows that the operand does not have");
+    std::uint32_t* next = ids->data();
+    const std::uint64_t* const bits = all->bits.data();
     for (const std::uint32_t neuron : *call.rows) {
-      (*ids)[count] = neuron;
-      count += all->has(neuron) ? 1 : 0;
+      *next = neuron;
+      next += bits[neuron / 64] >> neuron % 64 & 1;
     }
-    ids->resize(count);
+    ids->resize(static_cast<std::size_t>(next - ids->data()));
   } else {
     const auto [first, end] = slice_range(call);
     *ids = numbers(all->bits, first, std::min(end, neurons));

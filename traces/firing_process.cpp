@@ -43,6 +43,7 @@ FiringProcess::FiringProcess(std::vector<double> probability, double persistence
     if (r % kWord == 0) blocks_.push_back({p, p, repeats(p), repeats(p)});
     blocks_.back().lowest = p;
     blocks_.back().least_repeats = repeats(p);
+    parts_.push_back(part_of(r));
   }
 }
 
@@ -53,7 +54,11 @@ double FiringProcess::skip_fresh(double highest) const { return 1 / std::log1p(-
 // whole numbers compare as its results would.
 std::uint64_t FiringProcess::repeats(double p) const {
   if (persistence_ == 0) return 0;
-  return static_cast<std::uint64_t>(std::ceil(std::ldexp(persistence_ / (1 - p * (1 - persistence_)), kUnitBits)));
+  constexpr std::uint64_t kAll = std::uint64_t{1} << kUnitBits;
+  const double scaled = persistence_ / (1 - p * (1 - persistence_)) * static_cast<double>(kAll);
+  const auto whole = static_cast<std::uint64_t>(scaled);
+  const std::uint64_t below = whole + (static_cast<double>(whole) < scaled ? 1 : 0);  // rounded up, without a call of the library
+  return (std::min(below, kAll) << (64 - kUnitBits)) - 1;                             // of kAll: every draw
 }
 
 inline bool FiringProcess::fires_at(std::uint32_t rank, double drawn, double activity) const {
@@ -93,27 +98,31 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
   }
   if (persistence_ == 0) return;
   renew(stream, position, kept);
-  repeat(draw_of(stream ^ kRepeat, position), kept, fires, activity);
+  const std::uint64_t coins = draw_of(stream ^ kRepeat, position);
+  if (most_ > 1) return repeat<true>(coins, kept, fires, activity);
+  repeat<false>(coins, kept, fires, activity);
 }
 
 // A coin for each rank whose stretch fires.
+template <bool levelled>
 void FiringProcess::repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const {
-  for (std::uint32_t w = 0; w < blocks_.size(); ++w) {
+  for (std::size_t w = 0; w < blocks_.size(); ++w) {
     const Block& block = blocks_[w];
+    const std::uint64_t* const parts = parts_.data() + kWord * w;
     const auto chance = [&](double p) { return repeats(std::min(1.0, activity * p)); };
     const std::uint64_t least = activity == 1 ? block.least_repeats : chance(block.lowest);
     const std::uint64_t most = activity == 1 ? block.most_repeats : chance(block.highest);
-    std::uint64_t repeating = 0;
+    std::uint64_t silent = 0;
     for (std::uint64_t left = kept.fires_[w]; left != 0; left &= left - 1) {
-      const auto rank = kWord * w + static_cast<std::uint32_t>(std::countr_zero(left));
-      const std::uint64_t coin = draw_of(coins, rank) >> (64 - kUnitBits);
-      bool fired = coin < least;
-      if (fired != (coin < most)) [[unlikely]]
-        fired = coin < chance(probability_[rank]);
-      if (most_ > 1) fired &= kept.levels_[rank] < activity;
-      repeating |= std::uint64_t{fired} << rank % kWord;
+      const auto bit = static_cast<std::uint32_t>(std::countr_zero(left));
+      const std::uint64_t coin = scramble(coins ^ parts[bit]);
+      bool fails = coin > least;
+      if (coin - least - 1 < most - least) [[unlikely]]  // between the two
+        fails = coin > chance(probability_[kWord * w + bit]);
+      if constexpr (levelled) fails |= !(kept.levels_[kWord * w + bit] < activity);
+      silent |= std::uint64_t{fails} << bit;
     }
-    fires[w] |= repeating;
+    fires[w] |= kept.fires_[w] & ~silent;
   }
 }
 
@@ -128,14 +137,10 @@ void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretche
   }
   const std::uint64_t phase = draw_of(stream, kPhase) % stretch_;
   const std::uint64_t number = position / stretch_, within = position % stretch_;
-  for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
-    const std::uint64_t shifted = residue + phase < stretch_ ? residue + phase : residue + phase - stretch_;
-    const std::uint64_t its_number = number + (within + shifted < stretch_ ? 0 : 1);
-    if (std::exchange(kept.numbers_[residue], its_number) == its_number) continue;
-    for (std::uint64_t rank = residue; rank < kWord * blocks_.size(); rank += stretch_) {
-      kept.fires_[rank / kWord] &= ~(std::uint64_t{1} << rank % kWord);
-    }
-    Dice dice(draw_of(stream ^ kStretch, its_number * stretch_ + residue));
+  const bool in_rounds = kWord % stretch_ == 0;  // words hold whole ones: what begins is forgotten word by word
+  std::uint64_t begun = 0;                       // residues
+  const auto draw_anew = [&](std::uint32_t residue) {
+    Dice dice(draw_of(stream ^ kStretch, kept.numbers_[residue] * stretch_ + residue));
     for (const Band& band : bands_) {
       const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
       cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, bool fires, double drawn) {
@@ -143,7 +148,25 @@ void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretche
         if (most_ > 1 && fires) kept.levels_[rank] = static_cast<float>(drawn / probability_[rank]);
       });
     }
+  };
+  for (std::uint32_t residue = 0; residue < stretch_; ++residue) {
+    const std::uint64_t shifted = residue + phase < stretch_ ? residue + phase : residue + phase - stretch_;
+    const std::uint64_t its_number = number + (within + shifted < stretch_ ? 0 : 1);
+    if (std::exchange(kept.numbers_[residue], its_number) == its_number) continue;
+    if (in_rounds) {
+      begun |= std::uint64_t{1} << residue;
+      continue;
+    }
+    for (std::uint64_t rank = residue; rank < kWord * blocks_.size(); rank += stretch_) {
+      kept.fires_[rank / kWord] &= ~(std::uint64_t{1} << rank % kWord);
+    }
+    draw_anew(residue);
   }
+  if (begun == 0) return;
+  std::uint64_t forgotten = begun;
+  for (std::uint32_t width = stretch_; width < kWord; width *= 2) forgotten |= forgotten << width;
+  for (std::uint64_t& fires : kept.fires_) fires &= ~forgotten;
+  for (; begun != 0; begun &= begun - 1) draw_anew(static_cast<std::uint32_t>(std::countr_zero(begun)));
 }
 
 }  // namespace vitro

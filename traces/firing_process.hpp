@@ -61,7 +61,7 @@ class FiringProcess {
     double skip_fresh = 0, skip_kept = 0;  // 1 / log of not firing: at activity 1, and at the most
   };
 
-  // The ranks of one word. Chances to repeat are scaled: one is met when the upper 53 bits of a draw are below it.
+  // The ranks of one word. Chances to repeat are whole numbers: one is met by a draw that is not above it.
   struct Block {
     double highest = 0, lowest = 0;                     // probability, of those above 0
     std::uint64_t most_repeats = 0, least_repeats = 0;  // at activity 1
@@ -72,16 +72,18 @@ class FiringProcess {
   template <class Dice, class Lands>
   void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Lands lands) const;
   void renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const;
+  template <bool levelled>  // positions differ in their activity
   void repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const;
   bool fires_at(std::uint32_t rank, double drawn, double activity) const;
   double skip_fresh(double highest) const;
-  std::uint64_t repeats(double p) const;  // the chance to fire because the stretch says so, if it does; scaled
+  std::uint64_t repeats(double p) const;  // the chance to fire because the stretch says so, if it does: as of a Block
 
   const std::vector<double> probability_;
   const double persistence_;
   const std::uint32_t stretch_;
   const double most_;
   std::vector<Block> blocks_;
+  std::vector<std::uint64_t> parts_;  // by rank: part_of() it
   std::vector<Band> bands_;
 };
 

@@ -165,11 +165,13 @@ Slice share_of(std::uint32_t extent, std::uint32_t grain, std::size_t unit, cons
   boost::container::small_vector<std::uint32_t, kFewUnits> whole(shares.size());
   boost::container::small_vector<std::pair<double, std::size_t>, kFewUnits> short_of;  // by how much, negated: the furthest come first
   std::uint32_t left = grains;
+  const auto exact = [&](std::size_t u) { return grains * shares[u] / total; };
   for (std::size_t u = 0; u < shares.size(); ++u) {
-    const double exact = grains * shares[u] / total;
-    whole[u] = std::min(static_cast<std::uint32_t>(exact + 1e-9), left);
+    whole[u] = std::min(static_cast<std::uint32_t>(exact(u) + 1e-9), left);
     left -= whole[u];
-    if (shares[u] > 0) short_of.emplace_back(std::round((whole[u] - exact) * 1e6), u);
+  }
+  for (std::size_t u = 0; u < shares.size() && left > 0; ++u) {
+    if (shares[u] > 0) short_of.emplace_back(std::round((whole[u] - exact(u)) * 1e6), u);
   }
   std::sort(short_of.begin(), short_of.end());
   for (std::size_t i = 0; left > 0; i = (i + 1) % short_of.size(), --left) ++whole[short_of[i].second];

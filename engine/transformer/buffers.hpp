@@ -1,7 +1,7 @@
 // Activation buffers: one per tensor name, sized for the largest step, reused by every layer.
 #pragma once
-#include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/graph/operator.hpp"
@@ -49,7 +49,7 @@ class Buffers {
   };
   void add(Memory& memory, const std::string& tensor, std::uint32_t width, std::uint32_t rows, std::size_t copies, Format format);
 
-  std::map<std::string, Buffer> buffers_;
+  std::unordered_map<std::string, Buffer> buffers_;
 };
 
 }  // namespace vitro

@@ -157,7 +157,8 @@ std::pair<std::uint32_t, std::uint32_t> CallBuilder::rows_of(const Operator& op,
 
 View CallBuilder::tensor(const Operator& op, const Site& site, std::size_t copy) const {
   const auto [first, count] = rows_of(op, site);
-  const std::uint32_t chunk = op.rows == RowSet::all && buffers_.crosses_layers(op.output) ? site.step->first_row : 0;
+  const std::uint32_t before = op.rows == RowSet::all ? site.step->first_row : 0;
+  const std::uint32_t chunk = before > 0 && buffers_.crosses_layers(op.output) ? before : 0;
   return buffers_.view(op.output, chunk + first, count, copy);
 }
 

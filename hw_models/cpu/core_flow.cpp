@@ -37,6 +37,7 @@ FlowCore::FlowCore(const Site& site, const Params& params)
     : context_(site.context),
       dram_(*site.dram),
       port_(site.port),
+      most_(params.bandwidth("core_bandwidth")),
       device_(context_.device(site.name)),
       clock_(params.frequency("clock")),
       full_clock_(clock_.value),
@@ -55,22 +56,54 @@ KernelCost FlowCore::kernel(std::string_view variant, std::string_view format) {
   return price;
 }
 
-void FlowCore::submit(const Work& work, Callback done) {
-  VITRO_CHECK(!busy_, "a core runs one call at a time");
+FlowCore::Price FlowCore::price(const Work& work) const {
   VITRO_CHECK(work.recent_read_bytes <= work.read_bytes && work.recent_written_bytes <= work.written_bytes, "more recent bytes than bytes");
-  busy_ = true;
-  stolen_ = Picoseconds(0);
-  done_ = done;
   const bool fits = work.recent_read_bytes + work.recent_written_bytes <= cache_;
-  Bytes read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
-  const Bytes written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
+  Price price;
+  price.read = work.read_bytes - (fits ? work.recent_read_bytes : 0);
+  price.written = work.written_bytes - (fits ? work.recent_written_bytes : 0);
   double pace = prices_.cycles(work) / clock_.value;
-  computed_ = call_overhead_ + from_seconds(pace);
+  price.computed = from_seconds(pace);
   if (const std::optional<ReuseCurve::Cost> again = reuse_.cost(work)) {
     pace += again->seconds;
-    read -= std::min(read, static_cast<Bytes>((1 - again->dram_share) * static_cast<double>(work.reused_bytes)));
+    price.read -= std::min(price.read, static_cast<Bytes>((1 - again->dram_share) * static_cast<double>(work.reused_bytes)));
   }
-  traffic_ = {port_, read + written, written, from_seconds(pace)};
+  price.pace = from_seconds(pace);
+  return price;
+}
+
+void FlowCore::submit(const Work& work, Callback done) {
+  VITRO_CHECK(!busy_, "a core runs one call at a time");
+  const Price price = this->price(work);
+  done_ = done;
+  computed_ = call_overhead_ + price.computed;
+  traffic_ = {port_, price.read + price.written, price.written, price.pace};
+  start();
+}
+
+void FlowCore::submit_piece(std::span<const Work> calls, Callback done) {
+  VITRO_CHECK(!busy_ && !calls.empty(), "a core runs one piece at a time");
+  done_ = done;
+  computed_ = Picoseconds(0);
+  parts_.clear();
+  Bytes length = 0, written = 0;
+  Picoseconds end{0};
+  for (const Work& work : calls) {
+    const Price price = this->price(work);
+    const Bytes moved = price.read + price.written;
+    end += call_overhead_ + (moved > 0 ? std::max(price.pace, transfer_time(moved, most_)) : price.pace);
+    computed_ += call_overhead_ + price.computed;
+    parts_.push_back({end, call_overhead_ + price.computed});
+    length += moved;
+    written += price.written;
+  }
+  traffic_ = {port_, length, written, end - call_overhead_};
+  start();
+}
+
+void FlowCore::start() {
+  busy_ = true;
+  stolen_ = Picoseconds(0);
   if (traffic_.length == 0) {
     context_.at(context_.now() + call_overhead_ + traffic_.pace, {device_, kEnd}, [this] { end_call(); });
   } else if (call_overhead_.count() == 0) {

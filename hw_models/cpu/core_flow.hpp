@@ -9,11 +9,12 @@
 #include "hw_models/cpu/core_costs.hpp"
 #include "hw_models/cpu/reuse_curve.hpp"
 #include "hw_models/params.hpp"
+#include "hw_models/piece.hpp"
 #include "hw_models/registry.hpp"
 
 namespace vitro::hw {
 
-class FlowCore final : public ComputeModel {
+class FlowCore final : public ComputeModel, public PieceModel {
  public:
   FlowCore(const Site& site, const Params& params);
   static std::vector<ParamSpec> params();
@@ -22,18 +23,27 @@ class FlowCore final : public ComputeModel {
   const DispatchCosts& dispatch() const override { return dispatch_; }
   KernelCost kernel(std::string_view variant, std::string_view format) override;
   void submit(const Work& work, Callback done) override;
+  void submit_piece(std::span<const Work> calls, Callback done) override;
+  std::span<const Part> parts() const override { return parts_; }
   void preempt(Picoseconds duration) override;
   void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }
   Picoseconds computed() const override { return computed_; }
   Hertz clock() const override { return clock_; }
 
  private:
+  struct Price {
+    Picoseconds computed{0}, pace{0};  // without overhead; by itself, and with what it waits for of what left the cache
+    Bytes read = 0, written = 0;
+  };
+  Price price(const Work& work) const;
+  void start();  // traffic_
   void start_traffic();
   void end_call();
 
   Context& context_;
   DramModel& dram_;
   PortId port_;
+  BytesPerSecond most_;  // of memory, by this core
   std::uint16_t device_;
   Hertz clock_;
   double full_clock_;  // Hz
@@ -45,6 +55,7 @@ class FlowCore final : public ComputeModel {
 
   bool busy_ = false;
   DramRequest traffic_;
+  std::vector<Part> parts_;
   Picoseconds computed_{0};
   Picoseconds stolen_{0};  // by system work, still to be added to the call in progress
   Callback done_;

@@ -39,7 +39,7 @@ struct Cost {
 
 constexpr int kUnits = 6, kLayers = 4;
 
-Cost decode(int tokens) {
+Cost decode(int tokens, const std::string& calls = "each") {
   FreshContext context;
   const Experiment experiment = read_experiment(
       compose_experiment(parse_yaml("{experiment: cost, machine: sim, device: " + test::source_path("configs/devices/oneplus12.yaml") +
@@ -47,7 +47,8 @@ Cost decode(int tokens) {
                                         ", engine: {units: [cpu0, cpu1, cpu2, cpu3, cpu4, cpu5], numerics: false}, "
                                         "workload: {prompt_tokens: 16, stop_at_eos: false}}",
                                     "cost"),
-                         "", {"model.shape.layers=" + std::to_string(kLayers), "workload.output_tokens=" + std::to_string(tokens)}, ""));
+                         "", {"model.shape.layers=" + std::to_string(kLayers), "workload.output_tokens=" + std::to_string(tokens),
+                              "device.cpu.calls=" + calls}, ""));
   highest = live;
   const std::size_t before = live;
   const nlohmann::ordered_json result = run_experiment(experiment, {}, make_machine);
@@ -68,7 +69,14 @@ TEST(DecodeCost, every_token_costs_the_same_few_calls) {
   EXPECT_EQ(two.reads, one.reads);  // all weights are in DRAM
   EXPECT_LE(runs, kUnits * kPhases);
   EXPECT_LE(posts, (2 * kUnits + 1) * kPhases);  // each unit's task and its result, and one join
-  EXPECT_LE(events, 12 * runs);                  // hand-over, two posts, and two or three for each of its few calls
+  EXPECT_LE(events, 10 * runs);                  // hand-over, two posts, and two or three for each of its few calls
+}
+
+TEST(DecodeCost, a_chain_that_is_one_piece_costs_the_events_of_one_call) {
+  const Cost one = decode(101, "together"), two = decode(201, "together");
+  const double runs = (two.runs - one.runs) / 100, events = (two.events - one.events) / 100;
+  EXPECT_EQ(runs, (decode(201).runs - decode(101).runs) / 100);
+  EXPECT_LE(events, 7 * runs);
 }
 
 // A token leaves behind itself, its latency and its entry in the block table; whatever else a run remembers is bounded, and that

@@ -88,7 +88,7 @@ TEST(FiringProcess, two_positions_of_one_stretch_share_what_persistence_says) {
 }
 
 TEST(FiringProcess, what_is_kept_changes_nothing) {
-  for (const std::uint32_t stretch : {1u, 8u, 13u, 100u, 700u}) {
+  for (const std::uint32_t stretch : {1u, 8u, 13u, 32u, 64u, 100u, 700u}) {
     const FiringProcess process(power_law(500, 1, 0.4), 0.7, stretch), other(power_law(300, 1, 0.4), 0.7, stretch);
     FiringProcess::Stretches kept;
     Rng rng(4);

@@ -1,5 +1,6 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_admission.hpp"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
@@ -11,7 +12,14 @@ struct ClusterAdmission::Place {
   std::uint32_t base, per_block;  // first block of the FFN; neurons of a block
 
   // Whether the block has an active neuron. Passes both.
+  template <bool one_by_one = false>  // a block is one neuron
   bool pass() {
+    if constexpr (one_by_one) {
+      const bool active = neuron != neurons_end && *neuron == *block - base;
+      ++block;
+      neuron += active;
+      return active;
+    }
     const std::uint32_t first = (*block++ - base) * per_block;
     const bool active = neuron != neurons_end && *neuron - first < per_block;
     neuron += active;
@@ -39,7 +47,7 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   used_.resize(cluster.blocks.size());
   for (BlockLoad& load : cluster.loads) {
     pass_present(place, load.block);
-    VITRO_CHECK(place.block != place.blocks_end, "a block was loaded that the cluster does not have");
+    VITRO_CHECK(place.block != place.blocks_end && *place.block == load.block, "a block was loaded that the cluster does not have");
     const bool active = place.pass();
     if (!active && !keep_silent_) {
       cache.give_back(std::exchange(load.slot, NeuronCache::kNone));
@@ -72,14 +80,23 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
 
 // Blocks that were there, up to block `until`. Without branches: which of them have an active neuron is as good as random. Apart, so that
 // their loop has the registers.
+void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
+  const bool halves = store_.layout().first_part > 0;
+  if (halves) return pass_present<true, false>(at, until);
+  if (at.per_block == 1 && keep_silent_) return pass_named(at, until);
+  if (at.per_block == 1) return pass_present<false, true>(at, until);
+  pass_present<false, false>(at, until);
+}
+
+template <bool halves, bool one_by_one>
 [[gnu::noinline]] void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
-  const bool halves = store_.layout().first_part > 0, keep_silent = keep_silent_;
+  const bool keep_silent = keep_silent_;
   Place place = at;
   std::uint32_t *const begin = used_.data() + used_count_, *used = begin;
   std::uint64_t completed = 0;
   while (place.block != place.blocks_end && *place.block != until) {
     const std::uint32_t block = *place.block;
-    const bool active = place.pass();
+    const bool active = place.pass<one_by_one>();
     *used = block;
     used += active | keep_silent;
     if (halves && active && store_.cache().half(block)) {
@@ -91,6 +108,17 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
   used_count_ += static_cast<std::size_t>(used - begin);
   misses_ += completed;
   hits_ += static_cast<std::uint64_t>(used - begin) - completed;
+}
+
+// Where all that was named counts as used, and blocks are single neurons: what fired is only held against what was named.
+[[gnu::noinline]] void ClusterAdmission::pass_named(Place& at, std::uint32_t until) {
+  Place place = at;
+  const std::uint32_t* const end = std::lower_bound(place.block, place.blocks_end, until);
+  std::copy(place.block, end, used_.data() + used_count_);
+  used_count_ += static_cast<std::size_t>(end - place.block);
+  hits_ += static_cast<std::uint64_t>(end - place.block);
+  while (place.block != end) place.pass<true>();
+  at = place;
 }
 
 // Together, but before the next block is admitted: recency is in the order of blocks.

@@ -26,6 +26,9 @@ class ClusterAdmission {
  private:
   struct Place;
   void pass_present(Place& at, std::uint32_t until);
+  template <bool halves, bool one_by_one>
+  void pass_present(Place& at, std::uint32_t until);
+  void pass_named(Place& at, std::uint32_t until);
   void note_used(bool every_neuron);
 
   Machine& machine_;

@@ -6,9 +6,10 @@
 
 namespace vitro {
 
-KernelCall ClusterFfn::call(const Step& step, const Cluster& cluster, Op op) const {
+// Appends one to the chain, without operands.
+KernelCall& ClusterFfn::add_call(const Step& step, const Cluster& cluster, Op op, Chain& chain) const {
   const FfnGroup& group = step.groups[cluster.group];
-  KernelCall call;
+  KernelCall& call = chain.emplace_back();
   call.op = op;
   call.variant = variant::kFloat;
   call.layer = step.layer;
@@ -45,18 +46,18 @@ void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) 
 IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
   auto out = std::make_shared<std::vector<std::uint32_t>>(neurons->size());
   std::uint32_t* place = out->data();
-  const NeuronCache& cache = store_.cache();
   auto load = cluster.loads.begin();
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
-  for (const std::uint32_t neuron : *neurons) {
-    const std::uint32_t block = base + store_.block_in_ffn(neuron);
-    std::uint32_t slot = cache.slot_of(block);
-    if (slot == NeuronCache::kNone) {  // on its way through
-      while (load != cluster.loads.end() && load->block < block) ++load;
-      if (load != cluster.loads.end() && load->block == block) slot = load->slot;
-      VITRO_CHECK(slot != NeuronCache::kNone, "a neuron is computed that is not in DRAM");
-    }
-    *place++ = store_.place(neuron, slot);
+  for (std::span<const std::uint32_t> left = *neurons;;) {
+    const std::size_t resident = store_.places_of_resident(left, base, place);
+    if (resident == left.size()) break;
+    place += resident;
+    const std::uint32_t neuron = left[resident], block = base + store_.block_in_ffn(neuron);  // on its way through
+    while (load != cluster.loads.end() && load->block < block) ++load;
+    const bool loaded = load != cluster.loads.end() && load->block == block && load->slot != NeuronCache::kNone;
+    VITRO_CHECK(loaded, "a neuron is computed that is not in DRAM");
+    *place++ = store_.place(neuron, load->slot);
+    left = left.subspan(resident + 1);
   }
   return out;
 }
@@ -77,7 +78,7 @@ void ClusterFfn::add_adapters(const Step& step, const Cluster& cluster, Role rol
 }
 
 void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
-  KernelCall& gate = chain.emplace_back(call(step, cluster, ops::Matmul{}));
+  KernelCall& gate = add_call(step, cluster, ops::Matmul{}, chain);
   if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
   gate.rows = cluster.neurons;
   gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
@@ -87,7 +88,7 @@ void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& cha
   if (step.every_neuron) return;
   const std::vector<float>& thresholds = options_.thresholds;
   const float threshold = thresholds[thresholds.size() == 1 ? 0 : static_cast<std::size_t>(step.layer)];
-  KernelCall& select = chain.emplace_back(call(step, cluster, ops::Select{threshold, options_.activation, SelectOf::gate}));
+  KernelCall& select = add_call(step, cluster, ops::Select{threshold, options_.activation, SelectOf::gate}, chain);
   select.rows = cluster.neurons;
   select.in.push_back(wide(gate_, step, cluster));
 }
@@ -95,20 +96,20 @@ void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& cha
 void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   const IndexList active = computed(step, cluster), at = row_offsets(step, cluster, active);
   if (!active->empty()) {
-    KernelCall& up = chain.emplace_back(call(step, cluster, ops::Matmul{}));
+    KernelCall& up = add_call(step, cluster, ops::Matmul{}, chain);
     if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
     up.rows = active;
     up.row_offsets = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
     up.out.push_back(wide(up_, step, cluster));
     add_adapters(step, cluster, Role::ffn_up, active, chain);
-    KernelCall& glu = chain.emplace_back(call(step, cluster, ops::Glu{options_.activation}));
+    KernelCall& glu = add_call(step, cluster, ops::Glu{options_.activation}, chain);
     glu.rows = active;
     glu.in.push_back(wide(gate_, step, cluster));
     glu.in.push_back(wide(up_, step, cluster));
     glu.out.push_back(wide(hidden_, step, cluster));
   }
-  KernelCall& down = chain.emplace_back(call(step, cluster, ops::Accumulate{cluster.continues}));
+  KernelCall& down = add_call(step, cluster, ops::Accumulate{cluster.continues}, chain);
   if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
   down.rows = active;
   down.row_offsets = at;

@@ -79,7 +79,7 @@ class ClusterFfn final : public FfnBlock {
   void add_adapters(const Step& step, const Cluster& cluster, Role role, const IndexList& neurons, Chain& chain) const;
   void gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
   void rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
-  KernelCall call(const Step& step, const Cluster& cluster, Op op) const;
+  KernelCall& add_call(const Step& step, const Cluster& cluster, Op op, Chain& chain) const;
   void operands(KernelCall& call, NeuronStore::Matrix matrix, View x) const;
   View wide(const Lease& lease, const Step& step, const Cluster& cluster) const;
   View partial(const Step& step, std::uint32_t group, std::uint32_t index) const;

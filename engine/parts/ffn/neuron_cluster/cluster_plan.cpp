@@ -20,6 +20,14 @@ struct Place {
 [[gnu::noinline]] void pass_resident(NeuronStore& store, Place& at, const std::uint32_t* stop, std::uint32_t base, bool halves) {
   NeuronCache& cache = store.cache();
   Place place = at;
+  if (!halves && store.layout().per_block == 1) {
+    const std::size_t passed = cache.pin_while_resident({place.neuron, stop}, base, place.next_block);
+    place.neuron += passed;
+    place.next_block += passed;
+    if (passed > 0) place.last = base + place.neuron[-1];
+    at = place;
+    return;
+  }
   for (; place.neuron != stop; ++place.neuron) {
     const std::uint32_t block = base + store.block_in_ffn(*place.neuron);
     if (block == place.last) continue;

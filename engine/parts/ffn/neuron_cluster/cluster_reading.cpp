@@ -177,7 +177,11 @@ Task<void> ClusterPipeline::read_together(Layer* layer) {
         if (!std::exchange(layer->moving, true)) layer->scope.spawn(guarded(move(layer), layer));
         continue;
       }
-      if (there[i].bytes > 0) group[i].cluster->landed.push_back(there[i]);
+      if (there[i].bytes > 0) {
+        std::vector<Landed>& landed = group[i].cluster->landed;
+        if (landed.empty()) landed.reserve(group[i].cluster->reads_left);
+        landed.push_back(there[i]);
+      }
       ready |= arrived(*layer, *group[i].cluster);
     }
     if (ready) layer->lanes.wake(layer->ready.count());
@@ -189,6 +193,7 @@ Task<void> ClusterPipeline::move(Layer* layer) {
   while (!layer->to_move.empty()) {
     const auto moving = std::exchange(layer->to_move, {});
     std::vector<Landed> landed;
+    landed.reserve(moving.size());
     for (const auto& [cluster, there] : moving) landed.push_back(there);
     co_await store_.move(&landed, options_.io_core);
     bool ready = false;

@@ -1,5 +1,7 @@
 #include "engine/parts/ffn/neuron_cluster/neuron_cache.hpp"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -43,8 +45,14 @@ void NeuronCache::unpin_all() {
 
 void NeuronCache::touch(std::span<const std::uint32_t> blocks) {
   if (hot_size_ == 0) return eviction_->touch_each(blocks);
-  for (const std::uint32_t block : blocks) {
-    if (!hot_[block]) eviction_->touch(block);
+  std::array<std::uint32_t, 128> cold;
+  for (; !blocks.empty(); blocks = blocks.subspan(std::min(blocks.size(), cold.size()))) {
+    std::size_t count = 0;
+    for (const std::uint32_t block : blocks.first(std::min(blocks.size(), cold.size()))) {
+      cold[count] = block;
+      count += hot_[block] ? 0 : 1;
+    }
+    eviction_->touch_each({cold.data(), count});
   }
 }
 

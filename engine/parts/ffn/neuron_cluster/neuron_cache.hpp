@@ -47,6 +47,17 @@ class NeuronCache {
     place.pinned = epoch_;
     return true;
   }
+  // The same for blocks first + each of `numbers`, up to one that is not resident: writes them to `into` and returns how many they are.
+  std::size_t pin_while_resident(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into) {
+    const std::uint32_t epoch = epoch_;
+    Place* const places = blocks_.data() + first;
+    std::size_t passed = 0;
+    for (; passed < numbers.size() && places[numbers[passed]].slot != kNone; ++passed) {
+      places[numbers[passed]].pinned = epoch;
+      into[passed] = first + numbers[passed];
+    }
+    return passed;
+  }
   void unpin_all();
   void touch(std::uint32_t block) { touch(std::span(&block, 1)); }
   void touch(std::span<const std::uint32_t> blocks);  // in that order

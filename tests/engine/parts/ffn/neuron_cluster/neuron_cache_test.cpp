@@ -152,5 +152,16 @@ TEST(NeuronCache, only_what_is_there_is_pinned) {
   EXPECT_FALSE(cache.admit(1, cache.take_slot()).stays) << "the only other block is pinned";
 }
 
+TEST(NeuronCache, several_are_pinned_up_to_one_that_is_not_there) {
+  NeuronCache cache(10, 3, 1, "lru");
+  for (const std::uint32_t block : {4u, 6u, 9u}) cache.admit(block, cache.take_slot());
+  cache.unpin_all();
+  const std::vector<std::uint32_t> numbers{0, 2, 3, 5};  // of blocks from 4 on
+  std::vector<std::uint32_t> passed(numbers.size());
+  EXPECT_EQ(cache.pin_while_resident(numbers, 4, passed.data()), 2u);
+  EXPECT_EQ(passed, (std::vector<std::uint32_t>{4, 6, 0, 0}));
+  EXPECT_EQ(cache.admit(7, cache.take_slot()).evicted, 9u) << "behind the one that was missing nothing is pinned";
+}
+
 }  // namespace
 }  // namespace vitro

@@ -1,5 +1,7 @@
 #include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
 
+#include <numeric>
+
 #include "engine/machine/task_scope.hpp"
 #include "tests/engine/parts/ffn/neuron_cluster/arena.hpp"
 
@@ -71,6 +73,25 @@ TEST(NeuronStore, every_row_is_where_its_place_says_in_every_layout_and_order) {
         for (const auto& [block, slot] : fresh) cache.give_back(slot);
       }
       EXPECT_EQ(arena.waited > 0, layout.padded());
+    }
+  }
+}
+
+TEST(NeuronStore, places_are_those_of_each_neuron_up_to_one_that_is_missing) {
+  for (const Shape& shape : kShapes) {
+    SCOPED_TRACE(describe(shape));
+    Arena arena(shape, 1);
+    const NeuronStore& store = *arena.store;
+    const NeuronCache& cache = store.cache();
+    std::vector<std::uint32_t> all(store.neurons()), places(store.neurons());
+    std::iota(all.begin(), all.end(), 0u);
+    const std::size_t passed = store.places_of_resident(all, 0, places.data());
+    ASSERT_LT(passed, all.size()) << "half of the blocks are not there";
+    EXPECT_GT(passed, 0u);
+    for (const std::uint32_t neuron : all) {
+      const std::uint32_t slot = cache.slot_of(store.block_of(0, -1, neuron));
+      if (neuron < passed) EXPECT_EQ(places[neuron], store.place(neuron, slot));
+      if (neuron == passed) EXPECT_EQ(slot, NeuronCache::kNone);
     }
   }
 }
