@@ -122,21 +122,23 @@ Task<Graph> GraphCache::graph_of(const Key* of, ComputeUnit* unit, const Chain* 
   }
   graphs_[key].begun = true;
   const Picoseconds begin = machine_.clock.now();
-  const Result<Graph> graph = co_await unit->load(spec_of(*chain));
-  if (graph.ok()) {
+  try {
+    const Result<Graph> graph = co_await unit->load(spec_of(*chain));
+    if (!graph.ok()) throw RunError(graph.status().message);
     graphs_[key].graph = graph.value();
-    ++loads_.loads;
-  } else {
+  } catch (...) {
     graphs_.erase(key);  // whoever waits for it tries, and fails, on its own
+    loaded_.notify();
+    throw;
   }
+  ++loads_.loads;
   loaded_.notify();
-  if (!graph.ok()) throw RunError(graph.status().message);
   if (machine_.trace.enabled()) {
     machine_.trace.span(machine_.trace.track("policy", "graphs"), begin, machine_.clock.now(),
                         fmt::format("load {} on {}", name_of(*chain), unit->caps().name),
                         ahead_of == nullptr ? "needed by a launch" : ahead_of->empty() ? "ahead" : "ahead, for " + *ahead_of);
   }
-  co_return graph.value();
+  co_return *graphs_[key].graph;
 }
 
 Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {

@@ -104,12 +104,25 @@ std::vector<OffloadUnit::Shape> OffloadUnit::key_of(const Chain& part) {
   return key;
 }
 
+// A graph that is being loaded, until it is there, is refused, or its load ends the run.
+struct OffloadUnit::Coming {
+  Coming(OffloadUnit& of, const std::vector<Shape>& graph) : unit(of), key(graph) { unit.coming_.insert(key); }
+  Coming(const Coming&) = delete;
+  Coming& operator=(const Coming&) = delete;
+  ~Coming() {
+    unit.coming_.erase(key);
+    unit.loaded_.notify();
+  }
+  OffloadUnit& unit;
+  const std::vector<Shape>& key;
+};
+
 Task<bool> OffloadUnit::load_part(const Chain* part) {
   const std::vector<Shape> key = key_of(*part);
   while (coming_.contains(key)) co_await loaded_.changed();
   if (graphs_.contains(key)) co_return true;
   if (part->size() == 1 && refused_.contains(key.front())) co_return false;
-  coming_.insert(key);
+  const Coming coming(*this, key);
   GraphSpec spec;
   spec.name = fmt::format("layer {} {}", part->front().layer, what_ == Offloaded::attention ? "attention" : "products");
   spec.built = true;  // shapes are known when a model is installed
@@ -122,8 +135,6 @@ Task<bool> OffloadUnit::load_part(const Chain* part) {
   });
   VITRO_CHECK(slot <= std::numeric_limits<decltype(View::slot)>::max(), "a graph has more operands than there are slots");
   const Result<Graph> graph = co_await accelerator_.load(std::move(spec));
-  coming_.erase(key);
-  loaded_.notify();
   if (graph.ok()) {
     graphs_.emplace(key, graph.value());
     ++loads_.loads;

@@ -70,6 +70,7 @@ class OffloadUnit final : public ComputeUnit {
   static std::vector<Shape> key_of(const Chain& part);
   bool takes(const KernelCall& call) const;
   std::size_t end_of_part(const Chain& chain, std::size_t begin) const;
+  struct Coming;
   Task<bool> load_part(const Chain* part);  // false: refused
   Task<void> run(const Chain* chain, Completion<RunResult>* done);
   Task<void> run_part(Chain part, bool offload, RunResult* all);

@@ -117,6 +117,42 @@ TEST(GraphCache, a_launch_waits_for_no_graph_that_was_prepared) {
   EXPECT_EQ(bench.graphs.loads().waits, 1u);
 }
 
+// Loads nothing at first.
+class Reluctant final : public ComputeUnit {
+ public:
+  explicit Reluctant(Executor& executor) : executor_(executor) {
+    caps_.name = "reluctant";
+    caps_.static_graphs = true;
+  }
+  const UnitCaps& caps() const override { return caps_; }
+  Executor& executor() override { return executor_; }
+  Task<Result<Graph>> load(GraphSpec) override {
+    if (ends_the_run) throw ConfigError("memory.budget: too small");
+    co_return Result<Graph>(Graph{0, 0});
+  }
+  void unload(Graph) override {}
+  bool ends_the_run = true;
+
+ protected:
+  void submit(const Chain&, Completion<RunResult>&) override { FAIL() << "a chain on a unit that runs graphs"; }
+  void submit(const Graph&, const Bindings&, Completion<RunResult>& done) override { done.complete({}); }
+
+ private:
+  Executor& executor_;
+  UnitCaps caps_;
+};
+
+TEST(GraphCache, a_load_that_ends_the_run_keeps_nobody_waiting) {
+  Bench bench(true);
+  Machine& machine = bench.host.machine();
+  Reluctant unit(machine.executor);
+  GraphCache graphs(machine);
+  for (int i = 0; i < 2; ++i) EXPECT_THROW(bench.host.run(run_all(&graphs, &unit, {{product(machine.memory, 0, 1)}})), ConfigError);
+  unit.ends_the_run = false;
+  bench.host.run(run_all(&graphs, &unit, {{product(machine.memory, 0, 1)}}));
+  EXPECT_EQ(graphs.loads().loads, 1u);
+}
+
 TEST(GraphCache, what_is_expected_is_decided_once_and_loaded_by_whoever_comes_first) {
   Bench bench(true);
   Memory& memory = bench.host.machine().memory;

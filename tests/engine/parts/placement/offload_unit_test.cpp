@@ -43,6 +43,7 @@ class PickyUnit final : public ComputeUnit {
   Executor& executor() override { return executor_; }
   Task<Result<Graph>> load(GraphSpec spec) override {
     ++loads;
+    if (ends_the_run) throw ConfigError("memory.budget: too small");
     for (const KernelCall& call : spec.calls) {
       if (call.in[0].format == Format::q4_0) co_return Status{Code::unsupported_shape, "no q4_0"};
     }
@@ -52,6 +53,7 @@ class PickyUnit final : public ComputeUnit {
   }
   void unload(Graph) override {}
   int loads = 0;
+  bool ends_the_run = false;
   std::vector<std::vector<std::uint32_t>> enumerated;  // by graph
   std::vector<std::uint32_t> keys;                     // of each launch with attention
 
@@ -160,6 +162,16 @@ TEST_F(OffloadUnitTest, what_is_refused_runs_on_the_core_from_then_on) {
   EXPECT_EQ(log_.size(), 6u);
   EXPECT_EQ(log_[4], "core q4_0 0");
   EXPECT_EQ(picky_->loads, loads);
+}
+
+TEST_F(OffloadUnitTest, a_load_that_ends_the_run_keeps_nobody_waiting) {
+  const Chain chain{product(Format::q8_0, 0)};
+  picky_->ends_the_run = true;
+  EXPECT_THROW(run(chain), ConfigError);
+  EXPECT_THROW(run(chain), ConfigError);
+  picky_->ends_the_run = false;
+  EXPECT_TRUE(run(chain).status.ok());
+  EXPECT_EQ(picky_->loads, 3);
 }
 
 TEST_F(OffloadUnitTest, an_attention_block_is_one_graph_between_its_norm_and_its_sum) {
