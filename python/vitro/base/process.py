@@ -66,8 +66,14 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"
-    child = subprocess.Popen([sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE)
+    # Ctrl-C waits until somebody will end the child: within a callback of the interpreter it would be lost.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        child = subprocess.Popen([sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE)
+    except BaseException:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     if group:
         group.add(child)
     overtime = threading.Event()
@@ -79,6 +85,7 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     reader = threading.Thread(target=_listen, args=(child.stderr, said, progress), daemon=True)
     reader.start()
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         with child.stdin as pipe:
             pipe.write(json.dumps(request).encode())
         answer = child.stdout.read()
