@@ -1,4 +1,5 @@
 """Workers of a Dask cluster: one made here for the time, one that is there, or jobs of SLURM."""
+import contextlib
 import os
 import threading
 import time
@@ -129,7 +130,9 @@ class Cluster:
                           "was prepared)")
 
     def cancel(self) -> None:
-        self.client.cancel(list(self._sent), force=True)
+        from distributed.client import ClosedClientError
+        with contextlib.suppress(ClosedClientError):  # it has given the scheduler up, and nobody is left to be told
+            self.client.cancel(list(self._sent), force=True)
 
     def close(self) -> None:
         try:

@@ -234,3 +234,14 @@ def test_each_worker_gets_a_file_once_however_many_threads_send_it(fake, tmp_pat
         finally:
             place.close()
     assert 1 <= len(sent) <= 3 and len(set(sent)) == len(sent)
+
+
+def test_what_has_given_its_scheduler_up_has_nothing_to_cancel():
+    class Closed:
+        def cancel(self, futures, force):
+            from distributed.client import ClosedClientError
+            raise ClosedClientError("Client is closed")
+
+    place = object.__new__(cluster.Cluster)
+    place.client, place._sent = Closed(), {1}
+    place.cancel()
