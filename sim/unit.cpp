@@ -150,23 +150,20 @@ void SimUnit::begin_call() {
 }
 
 void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
-  s_.meter.kernel_begins(core_.processor(), call_began_);
-  if (s_.power != nullptr) s_.power->before_call(core_.processor());
-  written_ = work.written_bytes;
-  weights_ = std::min(work.weight_bytes, work.read_bytes);
-  moved_ = work.read_bytes - weights_ + work.written_bytes;
+  begin_on_model({&work, 1});
   core_.model().submit(work, done);
 }
 
-void SimUnit::note_call(Cause cause) {
-  if (s_.power == nullptr) return;
-  const Picoseconds now = s_.executor.device_now(), computed = std::min(core_.model().computed(), now - call_began_);
-  s_.power->dram_written(written_);
-  s_.meter.computed(core_.processor(), call_began_, now, computed);
-  const hw::PowerDraw& draw = s_.meter.draw(core_.processor());
-  const double waits = draw.stalled - s_.power->leakage(core_.processor());  // what it leaks is no call's
-  s_.causes->drew(cause, now, waits * to_seconds(now - call_began_) + (draw.busy - draw.stalled) * to_seconds(computed));
-  s_.causes->moved(now, weights_, moved_);
+void SimUnit::begin_on_model(std::span<const hw::Work> works) {
+  s_.meter.kernel_begins(core_.processor(), call_began_);
+  if (s_.power != nullptr) s_.power->before_call(core_.processor());
+  written_ = weights_ = moved_ = 0;
+  for (const hw::Work& work : works) {
+    const Bytes weights = std::min(work.weight_bytes, work.read_bytes);
+    written_ += work.written_bytes;
+    weights_ += weights;
+    moved_ += work.read_bytes - weights + work.written_bytes;
+  }
 }
 
 void SimUnit::end_call() {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "engine/machine/compute_unit.hpp"
 #include "engine/machine/function.hpp"
@@ -91,13 +92,18 @@ class SimUnit final : public ComputeUnit {
   void begin_job();
   void begin_call();
   void run_on_model(const hw::Work& work, hw::Callback done);
+  void begin_on_model(std::span<const hw::Work> works);
   hw::Work work_of(const KernelCall& call);  // that begins
   void execute(const KernelCall& call, Picoseconds begin, Picoseconds end);
   // A chain as one piece.
   bool takes_pieces() const;
   void begin_piece();
   void end_piece();
+  double stretched_by(Picoseconds took) const;  // a piece, by what else used memory; one that takes no time alone is not
   void note_piece();
+  // Of what ends now, with a power model: what it moved and for how long it computed, which is the answer; and what its parts drew.
+  Picoseconds note_end();
+  void note_draw(Cause cause, double seconds, double computed);
   void note_call(Cause cause);  // that ends: what it has moved, for how long it computed, and what it drew for which cause
   void end_call();
   void end_job();

@@ -7,7 +7,9 @@
 TARGET: safetensors, sentencepiece, tokenizer, trace_json, trace_perfetto, result, results (a folder as it comes back from a phone:
 result.json, a NUL byte, samples.jsonl). Only ConfigError may come out. libFuzzer prints what breaks that, and keeps the input.
 """
+import atexit
 import json
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +24,7 @@ with atheris.instrument_imports(include=["vitro"]):
     from vitro.validate import compare, energy
 
 FOLDER = Path(tempfile.mkdtemp(dir="/dev/shm"))
+atexit.register(shutil.rmtree, FOLDER, ignore_errors=True)
 
 
 def written(name, data):

@@ -22,8 +22,8 @@ constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) { retu
 // Ranks of like probability form bands. A band is crossed with geometric skips at its highest probability, and a rank that a skip
 // lands on is kept by its share of it: what does not fire costs nothing.
 //
-// Sets of ranks are bits. A table of all ranks is rarely looked into, since it lies in no cache by then: mostly the bounds of 64
-// neighbours decide.
+// Sets of ranks are bits. Tables of probabilities and levels are rarely looked into, since they lie in no cache by then: mostly the bounds
+// of 64 neighbours decide.
 class FiringProcess {
  public:
   // Requires: probabilities in [0, 1], not rising; persistence in [0, 1]; stretch > 0; most >= 1.

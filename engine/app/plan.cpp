@@ -11,6 +11,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"
+#include "engine/parts/engine_config.hpp"
 
 namespace vitro {
 namespace {
@@ -127,7 +128,8 @@ std::vector<double> hot_shares(const Node& split) {
 Node read_graphs(Reader& plan, const Node& engine) {
   const Node &splits = *engine.find_path("placement.splits"), &unit = *engine.find_path("placement.unit");
   const Node *cluster = engine.find_path("ffn.clusters.hot_cluster"), &model = *plan.node().find("model");
-  const double grain = quantity_or(cluster, Dimension::none, 512), ffn = quantity_or(model.find("ffn"), Dimension::none, 0);
+  const double grain = quantity_or(cluster, Dimension::none, EngineConfig{}.ffn.clusters.hot_cluster);
+  const double ffn = quantity_or(model.find("ffn"), Dimension::none, 0);
   const double kv_heads = quantity_or(model.find("kv_heads"), Dimension::none, 0);
   std::vector<Node> listed;
   for (Reader& graph : plan.maps("graphs")) {
@@ -139,7 +141,7 @@ Node read_graphs(Reader& plan, const Node& engine) {
     const std::vector<double> hot = hot_shares(split_for(splits, batch));
     for (const std::int64_t own : graph.integers("hot_neurons", 0, 1 << 24)) {
       const auto near = [&](double share) { return std::abs(static_cast<double>(own) - share * ffn) < grain; };
-      if (ffn == 0 || std::ranges::any_of(hot, near)) continue;
+      if (ffn == 0 || hot.empty() || std::ranges::any_of(hot, near)) continue;
       graph.fail("hot_neurons",
                  fmt::format("{} are not what the split of batch {} gives: {:.4f}%{} of {:.0f} (expected less than a cluster of {:.0f} "
                              "beside it)",
@@ -215,7 +217,9 @@ void apply_plan(Node& experiment) {
   // Whoever says `threads` means other units than the plan's.
   if (own.find_path("placement.threads") != nullptr) chosen.set_path("placement.units", Node());
   const Node both = merged(chosen, own);
-  if (plan.has("graphs") && has(both, "placement.splits") && has(both, "placement.unit") && !has(both, "placement.graphs")) {
+  // Splits that are none, the reader of the engine's keys refuses.
+  if (plan.has("graphs") && has(both, "placement.splits") && !both.find_path("placement.splits")->items().empty() &&
+      has(both, "placement.unit") && !has(both, "placement.graphs")) {
     if (Node graphs = read_graphs(plan, both); !graphs.items().empty()) chosen.set_path("placement.graphs", std::move(graphs));
   }
   experiment.set("engine", merged(chosen, own));

@@ -47,7 +47,7 @@ void InputFile::read_at(Bytes offset, std::span<std::byte> into) const {
   }
 }
 
-std::string one_path(const std::string& path) {
+std::string canonical_path(const std::string& path) {
   std::error_code error;  // links in a circle, a folder that may not be read
   const std::filesystem::path found = std::filesystem::weakly_canonical(path, error);
   return error ? path : found.string();

@@ -33,7 +33,7 @@ class InputFile {
 std::string read_text(const std::string& path);
 
 // One spelling for a file that has several: links followed and the path made absolute, as far as they lead somewhere.
-std::string one_path(const std::string& path);
+std::string canonical_path(const std::string& path);
 
 // Writes a file so that nobody ever sees half of it: the bytes go to a temporary neighbour, which commit() renames.
 // Without commit() (an exception, a full disk) the temporary is removed and an older file stays as it was.

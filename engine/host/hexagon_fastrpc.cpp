@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "engine/host/cache_lines.hpp"
@@ -43,7 +44,9 @@ class SharedBuffer {
       throw RunError(fmt::format("hexagon: no memory of {} to share with the DSP ({} failed)", format_bytes(size),
                                  data_ == nullptr ? "rpcmem_alloc" : "rpcmem_to_fd"));
     }
-    std::memset(data_, 0, hexagon::kArenaStart);  // no answer, and no request
+    // No answer, and no request. What leases get behind them the kernel has zeroed: rpcmem takes its pages from Linux's dma-buf system
+    // heap, which allocates with __GFP_ZERO (drivers/dma-buf/heaps/system_heap.c).
+    std::memset(data_, 0, hexagon::kArenaStart);
   }
   ~SharedBuffer() { api_.rpcmem_free(data_); }
   SharedBuffer(const SharedBuffer&) = delete;
@@ -129,9 +132,15 @@ class FastrpcTransport final : public HexagonTransport {
         return status;
       }
     }
-    open_ = true;
     shared_->returned = false;
-    thread_ = std::thread(invoke, shared_, module_);
+    try {
+      thread_ = std::thread(invoke, shared_, module_);
+    } catch (const std::system_error& error) {
+      shared_->returned = true;
+      close_module(api(), module_);
+      return {Code::unit_lost, fmt::format("no thread for the invocation: {}", error.what())};
+    }
+    open_ = true;
     return {};
   }
 
@@ -140,7 +149,7 @@ class FastrpcTransport final : public HexagonTransport {
     return open_ && !shared_->returned;
   }
 
-  std::string last_words() override {
+  std::string exit_reason() override {
     const std::scoped_lock lock(shared_->mutex);
     return open_ && shared_->returned ? fmt::format("its invocation returned {}", fastrpc::error_text(shared_->result)) : "";
   }

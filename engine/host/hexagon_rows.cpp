@@ -9,6 +9,8 @@
 namespace vitro::hexagon {
 namespace {
 
+static_assert(kPlaceBytes == kRowOffsetUnit, "a call's row offsets are the worker's places");
+
 Status lacking(std::string why) { return {Code::unsupported_shape, std::move(why)}; }
 
 std::uint32_t bits_of(Format format) { return format == Format::f16 ? 16 : format == Format::q8_0 ? 8 : 4; }

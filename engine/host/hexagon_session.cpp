@@ -42,7 +42,7 @@ Status poll(std::chrono::microseconds spin, Done done, Check check) {
 }
 
 std::string dead(std::string_view what, HexagonTransport& transport) {
-  const std::string words = transport.last_words();
+  const std::string words = transport.exit_reason();
   return words.empty() ? std::string(what) : fmt::format("{}: {}", what, words);
 }
 
@@ -101,9 +101,13 @@ Result<std::uint32_t> HexagonSession::place(Bytes size) {
   return at;
 }
 
+void HexagonSession::discard(std::uint32_t at, Bytes size) {
+  if (::madvise(this->at(at), size, MADV_REMOVE) != 0) std::memset(this->at(at), 0, size);  // memory of a driver's own
+}
+
 void HexagonSession::give_back(std::uint32_t at, Bytes size) {
   const auto end = at + static_cast<std::uint32_t>(round_up(size, kPageSize));
-  if (::madvise(this->at(at), end - at, MADV_REMOVE) != 0) std::memset(this->at(at), 0, end - at);  // memory of a driver's own
+  discard(at, end - at);
   const std::scoped_lock lock(placing_);
   const auto added = free_.emplace(at, end).first;
   if (const auto next = std::next(added); next != free_.end() && next->first == end) {

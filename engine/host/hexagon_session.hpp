@@ -32,6 +32,8 @@ class HexagonSession {
   Result<std::uint32_t> place(Bytes size);
   // The system has the pages back. Requires: of place(), with that size, and no request reads them.
   void give_back(std::uint32_t at, Bytes size);
+  // Whole pages, zeroed; the system has the memory back where it can.
+  void discard(std::uint32_t at, Bytes size);
   // True when an empty session would have so much room.
   bool holds(Bytes size) { return round_up(size, kPageSize) <= placed_end() - hexagon::kArenaStart; }
   // Room for what one request needs (activations); all of it is free again after clear_scratch().

@@ -14,7 +14,13 @@ Result<std::byte*> HexagonSessions::take(Bytes size) {
   const std::scoped_lock lock(mutex_);
   Status full;
   for (std::size_t i = 0; i < most_; ++i) {
-    if (i == sessions_.size()) sessions_.push_back(std::make_unique<HexagonSession>(transport_(), limits_));
+    if (i == sessions_.size()) {
+      try {
+        sessions_.push_back(std::make_unique<HexagonSession>(transport_(), limits_));
+      } catch (const RunError& error) {
+        return Status{Code::over_budget, error.what()};  // its regions are memory at once, which a phone may not have
+      }
+    }
     const Result<std::uint32_t> at = sessions_[i]->place(size);
     if (at.ok()) return sessions_[i]->at(at.value());
     full = at.status();
@@ -28,6 +34,13 @@ void HexagonSessions::give_back(std::byte* data, Bytes size) {
   const std::optional<Place> place = find_in_list(data, size);
   VITRO_CHECK(place, "memory that no session has");
   sessions_[place->session]->give_back(place->at, size);
+}
+
+void HexagonSessions::discard(std::byte* data, Bytes size) {
+  const std::scoped_lock lock(mutex_);
+  const std::optional<Place> place = find_in_list(data, size);
+  VITRO_CHECK(place, "memory that no session has");
+  sessions_[place->session]->discard(place->at, size);
 }
 
 std::optional<HexagonSessions::Place> HexagonSessions::find(const std::byte* data, Bytes size) const {

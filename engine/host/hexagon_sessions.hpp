@@ -17,6 +17,7 @@ class HexagonSessions final : public SharedPages {
 
   Result<std::byte*> take(Bytes size) override;
   void give_back(std::byte* data, Bytes size) override;
+  void discard(std::byte* data, Bytes size) override;
 
   struct Place {
     std::size_t session = 0;

@@ -33,7 +33,7 @@ class HexagonTransport {
   // Starts a worker on the regions as they are. Requires: there is none.
   virtual Status start() = 0;
   virtual bool alive() = 0;
-  virtual std::string last_words() { return {}; }  // why it is not alive, where that is known
+  virtual std::string exit_reason() { return {}; }  // why it is not alive, where that is known
   virtual int process() const { return -1; }  // of the worker, where it is a process of this machine
   // Ends the worker, by force if need be; after it nothing writes the regions but the CPU.
   virtual void stop() = 0;

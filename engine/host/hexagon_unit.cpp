@@ -88,7 +88,9 @@ std::vector<std::string> HexagonUnit::notes() {
   if (!first_refusal_.empty()) notes.push_back(fmt::format("hexagon: graphs were refused, the first one since {}", first_refusal_));
   if (lost_ > 0) notes.push_back(fmt::format("hexagon: {} operators ran on the CPU instead", lost_));
   if (lacking_ > 0) notes.push_back(fmt::format("hexagon: {} operators that it lacks ran on the CPU", lacking_));
-  if (!first_rows_.empty()) notes.push_back(fmt::format("hexagon: of rows in places, the first ran on the CPU since {}", first_rows_));
+  if (!first_rows_.empty()) {
+    notes.push_back(fmt::format("hexagon: matmuls with row offsets ran on the CPU, the first one because {}", first_rows_));
+  }
   return notes;
 }
 

@@ -170,8 +170,10 @@ Status BudgetedMemory::commit(const Lease& range, Bytes offset, Bytes length) {
 void BudgetedMemory::decommit(const Lease& range, Bytes offset, Bytes length) {
   VITRO_CHECK(whole_pages(range, offset, length), "decommit in whole pages of the range");
   if (account_->locked && length > 0) unlock_pages(range.data() + offset, length);  // locked pages are not given back
-  const bool shared = account_->shared[static_cast<std::size_t>(range.placement())] != nullptr;
-  if (range.data() != nullptr) ::madvise(range.data() + offset, length, shared ? MADV_REMOVE : MADV_DONTNEED);
+  if (range.data() != nullptr) {
+    const std::shared_ptr<SharedPages>& shared = account_->shared[static_cast<std::size_t>(range.placement())];
+    shared ? shared->discard(range.data() + offset, length) : static_cast<void>(::madvise(range.data() + offset, length, MADV_DONTNEED));
+  }
   const std::scoped_lock lock(account_->mutex);
   Bytes& committed = account_->committed[range.id()];
   VITRO_CHECK(committed >= length, "decommit of pages that were not committed");

@@ -14,6 +14,8 @@ class SharedPages {
   virtual Result<std::byte*> take(Bytes size) = 0;
   // The system has the memory back. Requires: of take().
   virtual void give_back(std::byte* data, Bytes size) = 0;
+  // Whole pages of what was taken and stays taken: zeroed, and the system has the memory back where it can.
+  virtual void discard(std::byte* data, Bytes size) = 0;
 };
 
 // Memory is leased and committed, and leases are dropped, on any thread (an operation that ends on a worker); all else belongs to one.

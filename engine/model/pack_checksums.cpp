@@ -55,7 +55,7 @@ struct Note {
     changed_ns = nanoseconds(info.st_ctim);
     text = fmt::format("{} {} {} {} {}\n", info.st_dev, info.st_ino, info.st_size, nanoseconds(info.st_mtim), changed_ns);
     Hash hash;
-    hash.add(one_path(file.path()));
+    hash.add(canonical_path(file.path()));
     path = (std::filesystem::path(cache_dir) / fmt::format("verified-{}", hash.hex())).string();
   }
 

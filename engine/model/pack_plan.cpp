@@ -185,7 +185,7 @@ nlohmann::ordered_json source_identity(const Gguf& gguf) {
   if (::fstat(gguf.file().descriptor(), &info) != 0) throw RunError(fmt::format("{}: can not be examined", gguf.path()));
   Hash hash;
   hash.add(header_hash(gguf));
-  return {{"file", std::filesystem::path(one_path(gguf.path())).filename().string()},
+  return {{"file", std::filesystem::path(canonical_path(gguf.path())).filename().string()},
           {"bytes", static_cast<std::uint64_t>(info.st_size)},
           {"modified_ns", static_cast<std::int64_t>(info.st_mtim.tv_sec) * 1'000'000'000 + info.st_mtim.tv_nsec},
           {"header_hash", hash.hex()}};

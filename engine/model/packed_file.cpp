@@ -146,7 +146,7 @@ NeuronOrder read_order(const InputFile& file, const PackHeader& header, const Mo
 
 // One file per source path and set of options: a changed source replaces its old file instead of leaving it behind.
 std::string packed_path(const Gguf& gguf, const PackOptions& options, const std::string& cache_dir) {
-  const std::filesystem::path source = one_path(gguf.path());
+  const std::filesystem::path source = canonical_path(gguf.path());
   Hash hash;
   hash.add(source.string());
   for (const Format format : options.tiled) hash.add(std::uint64_t{format_id(format)});

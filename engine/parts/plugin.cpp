@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <set>
 
+#include "engine/base/file.hpp"
+
 namespace vitro {
 namespace {
 
@@ -20,7 +22,7 @@ void show_our_symbols() {
 
 void load_parts(const std::string& path, const std::string& where) {
   static std::set<std::string> loaded;  // by the policy thread alone, before a run
-  const std::string file = one_path(path);
+  const std::string file = canonical_path(path);
   if (loaded.contains(file)) return;
   const auto fail = [&](const std::string& problem) { throw ConfigError(fmt::format("{}: \"{}\" {}", where, path, problem)); };
   std::error_code unknown;

@@ -72,9 +72,15 @@ void Transformer::begin_graphs(const StepInput& input) {
   if (std::ranges::none_of(units_, may)) return;
   std::set<std::uint32_t> sequences;
   for (const SeqPos& row : input.rows) sequences.insert(row.sequence);
-  const auto rows = static_cast<std::uint32_t>(input.rows.size());
-  std::vector<StepSize> sizes{{rows, static_cast<std::uint32_t>(input.sampled.size()), static_cast<std::uint32_t>(sequences.size()),
-                               input.decodes, true}};
+  const auto rows = static_cast<std::uint32_t>(input.rows.size()), sampled = static_cast<std::uint32_t>(input.sampled.size());
+  const auto of = static_cast<std::uint32_t>(sequences.size());
+  std::vector<StepSize> sizes;
+  std::uint32_t last = rows;  // rows of the chunk that is sampled
+  if (input.chunk_rows > 0 && rows > input.chunk_rows) {
+    last = (rows - 1) % input.chunk_rows + 1;
+    sizes.push_back({input.chunk_rows, 0, of, input.decodes, true});
+  }
+  sizes.push_back({last, sampled, of, input.decodes, true});
   std::ranges::copy(input.next, std::back_inserter(sizes));
   std::vector<UnitChain> all;
   for (const StepSize& size : sizes) {
@@ -90,13 +96,14 @@ void Transformer::begin_graphs(const StepInput& input) {
 // One after the other. Who launches a graph that is not loaded yet loads it, and fails with the error of that.
 Task<void> Transformer::load_graphs(std::vector<UnitChain> graphs) {
   for (UnitChain& graph : graphs) {
-    if (auto* offload = dynamic_cast<OffloadUnit*>(graph.unit)) {
-      co_await offload->prepare(std::move(graph.chain));
-      continue;
-    }
     try {
-      co_await graphs_.prepare(graph.unit, std::move(graph.chain), std::move(graph.step));
+      if (auto* offload = dynamic_cast<OffloadUnit*>(graph.unit)) {
+        co_await offload->prepare(std::move(graph.chain));
+      } else {
+        co_await graphs_.prepare(graph.unit, std::move(graph.chain), std::move(graph.step));
+      }
     } catch (const RunError&) {
+    } catch (const ConfigError&) {  // a budget without room for the graph's copies of weights
     }
   }
 }

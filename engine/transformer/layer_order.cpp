@@ -89,6 +89,7 @@ Task<std::vector<std::int32_t>> Transformer::compute_by_layer(StepInput* input) 
   const SeqPos front = input->rows.front();
   VITRO_CHECK(input->rows.back().sequence == front.sequence && input->rows.back().position - front.position + 1 == rows,
               "rows that go through a layer together follow each other in one sequence");
+  begin_graphs(*input);
   input->rows = std::vector<SeqPos>();  // gives their memory back
   for (std::size_t stage = 0; stage < config_.layers + 2; ++stage) {
     const bool inside = stage > 0 && stage <= config_.layers;

@@ -25,9 +25,9 @@ void attempt(Action action) {
 // A file in memory, with one path for as long as the process lives.
 class File {
  public:
-  // False: nothing to be tried.
-  bool holds(std::string_view bytes) {
-    return ::ftruncate(file_, 0) == 0 && ::pwrite(file_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+  void hold(std::string_view bytes) {
+    const bool written = ::ftruncate(file_, 0) == 0 && ::pwrite(file_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size());
+    VITRO_CHECK(written, "the input can not be written");
   }
   std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
 
@@ -38,19 +38,14 @@ class File {
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) { return {reinterpret_cast<const char*>(data), size}; }
 
 // Takes bytes from the front of an input, zeros behind its end.
-class Bytes {
+class Input {
  public:
-  Bytes(const std::uint8_t* data, std::size_t size) : left_(data, size) {}
+  Input(const std::uint8_t* data, std::size_t size) : left_(data, size) {}
   std::uint8_t byte() {
     if (left_.empty()) return 0;
     const std::uint8_t first = left_.front();
     left_ = left_.subspan(1);
     return first;
-  }
-  std::uint32_t word() {
-    std::uint32_t value = 0;
-    for (int shift = 0; shift < 32; shift += 8) value |= std::uint32_t{byte()} << shift;
-    return value;
   }
   std::string_view rest() const { return text_of(left_.data(), left_.size()); }
 

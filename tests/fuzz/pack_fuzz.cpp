@@ -84,12 +84,12 @@ std::string packed(std::uint8_t flags, std::string_view text, std::string_view b
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static fuzz::File file;
-  fuzz::Bytes input(data, size);
+  fuzz::Input input(data, size);
   const std::uint8_t flags = input.byte();
   const std::string_view rest = input.rest();
   const std::size_t end = std::min(rest.find('\0'), rest.size());
   const std::string_view body = end < rest.size() ? rest.substr(end + 1) : std::string_view();
-  if (!file.holds((flags & kPlain) != 0 ? std::string(rest) : packed(flags, rest.substr(0, end), body))) return 0;
+  file.hold((flags & kPlain) != 0 ? std::string(rest) : packed(flags, rest.substr(0, end), body));
   fuzz::attempt([&] { verify_packed(file.path()); });
   fuzz::attempt([&] {
     const PackedModel opened = open_packed(file.path(), model(), "/proc/no-folder");

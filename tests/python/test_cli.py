@@ -152,7 +152,7 @@ def test_failed_run_is_exit_1(fake):
     assert answer.err == "vitro: the flash is gone\n"
 
 
-def test_crash_is_exit_1_and_names_the_signal_and_last_words(fake):
+def test_crash_is_exit_1_and_names_the_signal_and_exit_reason(fake):
     answer = fake("run", fake.write(), "--set", "fake.crash=true")
     assert answer.code == 1
     assert "SIGSEGV" in answer.err and "about to crash" in answer.err

@@ -49,6 +49,14 @@ TEST(UnitPieces, energy_and_its_causes_are_the_same) {
   }
 }
 
+TEST(UnitPieces, calls_that_take_no_time_take_none_together) {
+  Simulation simulation(round_options({"cpu.calls=together", "power.stalled_share={big: 0.25}"}), nullptr);
+  Machine& machine = simulation.machine();
+  simulation.run(run_chain(machine.units[0], {test_call(0, 0, 1), test_call(0, 0, 2)}));
+  EXPECT_EQ(simulation.now(), Picoseconds(0));
+  EXPECT_THAT(simulation.function.tags, ElementsAre(1, 2));
+}
+
 // Two cores get 8 GB/s each. Call by call a call that moves much is held up, whatever the unit does afterwards: 2.5 + 3 + 1.25 ms. A piece
 // is held up by its 30 MB together, which are there before its 6 ms are over.
 TEST(UnitPieces, a_crowd_holds_up_the_bytes_of_a_piece_together) {

@@ -24,7 +24,7 @@ class Counter {
   // history: steps before the first one that counts, and the longest time between two uses that is told apart.
   Counter(const ReuseRequest& request, std::uint32_t steps, std::uint32_t history)
       : request_(request),
-        half_(history),
+        history_(history),
         stride_((steps - history + kMostSeries - 1) / kMostSeries),
         blocks_((request.neurons + request.per_block - 1) / request.per_block),
         last_(blocks_),
@@ -39,15 +39,15 @@ class Counter {
       bucket.first = edge(k) * request.per_block;
       bucket.blocks = edge(k + 1) - edge(k);
       bucket.neurons = std::min(edge(k + 1) * request.per_block, request.neurons) - bucket.first;
-      bucket.reuse.resize(half_ + 1);
-      bucket.used_within.resize(half_ + 1);
+      bucket.reuse.resize(history_ + 1);
+      bucket.used_within.resize(history_ + 1);
       out_.insert(out_.end(), std::move(bucket));
       of_block_.insert(of_block_.end(), out_.back().blocks, k);
     }
   }
 
   void step(std::uint32_t t, const Ids& named, const Ids& fired, bool used) {
-    const bool counts = t >= half_, kept = counts && (t - half_) % stride_ == 0;
+    const bool counts = t >= history_, kept = counts && (t - history_) % stride_ == 0;
     if (kept) {
       for (auto* series : {&missing_, &completed_}) {
         for (std::vector<double>& steps : *series) steps.push_back(0);
@@ -65,7 +65,7 @@ class Counter {
         if (std::exchange(before, block) == block) continue;
         bucket.named_blocks += 1;
         const std::uint32_t gap = last_[block] == 0 ? 0 : t + 1 - last_[block];
-        bucket.reuse[gap <= half_ ? gap : 0] += 1;
+        bucket.reuse[gap <= history_ ? gap : 0] += 1;
       }
       for (const std::uint32_t neuron : fired) out_[of_block_[neuron / request_.per_block]].fired += 1;
     }
@@ -77,7 +77,7 @@ class Counter {
     for (std::uint32_t block = 0; block < blocks_; ++block) {
       if (last_[block] == 0) continue;
       const std::uint32_t age = t + 2 - last_[block];  // 1: in this step
-      if (age <= half_) out_[of_block_[block]].used_within[age] += 1;
+      if (age <= history_) out_[of_block_[block]].used_within[age] += 1;
     }
   }
 
@@ -89,7 +89,7 @@ class Counter {
       for (std::uint32_t n = 0; n < bucket.neurons; ++n) bucket.mostly += 2 * fires_[bucket.first + n] > uses_ ? 1 : 0;
       for (double* sum : {&bucket.named, &bucket.fired, &bucket.named_blocks}) *sum /= steps_;
       for (double& sum : bucket.reuse) sum /= steps_;
-      for (std::size_t d = 1; d <= half_; ++d) bucket.used_within[d] = bucket.used_within[d] / steps_ + bucket.used_within[d - 1];
+      for (std::size_t d = 1; d <= history_; ++d) bucket.used_within[d] = bucket.used_within[d] / steps_ + bucket.used_within[d - 1];
     }
     return std::move(out_);
   }
@@ -119,7 +119,7 @@ class Counter {
   static constexpr std::uint32_t kMostSeries = 128;  // steps that are told one by one
 
   const ReuseRequest& request_;
-  std::uint32_t half_, stride_, blocks_;
+  std::uint32_t history_, stride_, blocks_;
   std::vector<std::uint32_t> last_;  // 1 + the step in which a block was used last; 0: never
   std::vector<std::uint32_t> fires_;  // steps in which a neuron fires
   std::uint32_t uses_ = 0;            // of the FFN

@@ -45,7 +45,7 @@ struct BatchReuse {
   double rows = 1;  // of a step that use the FFN
   std::vector<ReuseBucket> buckets;
   // [limit]: blocks of a whole layer by step, all experts together, since an accelerator waits for the reads of one step and not for the
-  // mean of many. Of a long recording some hundred steps, evenly spread.
+  // mean of many. Of a long recording 65 to 128 steps, evenly spread.
   std::vector<std::vector<double>> missing;
   // Likewise, where a miss brings a silent neuron's Gate row alone: those that fire for the first time since they missed.
   std::vector<std::vector<double>> completed;
@@ -53,15 +53,15 @@ struct BatchReuse {
 
 // The mean FFN of a layer of a drawn workload.
 std::vector<BatchReuse> reuse_of(const DrawProfile& profile, std::int16_t layer, const ReuseRequest& request);
+// The mean over all FFNs of a recording, whose predictor is perfect. hottest_first: the file is packed in its order. Sequences of
+// a batch are stretches of it. Throws ConfigError when it is too short for the largest batch, or of another model.
+std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first, ReuseRequest request);
+
 struct FfnReuse {
   std::int16_t layer = -1, expert = -1;
   std::vector<BatchReuse> batches;
 };
-
-// Of each FFN of a recording, ascending; conditions as below.
+// Of each FFN of a recording, ascending; conditions as above.
 std::vector<FfnReuse> reuse_by_ffn(const Recording& recording, bool hottest_first, ReuseRequest request);
-// The mean over all FFNs of a recording, whose predictor is perfect. hottest_first: the file is packed in its order. Sequences of
-// a batch are stretches of it. Throws ConfigError when it is too short for the largest batch, or of another model.
-std::vector<BatchReuse> reuse_of(const Recording& recording, bool hottest_first, ReuseRequest request);
 
 }  // namespace vitro

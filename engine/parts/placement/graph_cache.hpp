@@ -51,7 +51,7 @@ class GraphCache {
   // not wait for what has not begun, but loads it itself. Requires: a unit with static graphs.
   void expect(ComputeUnit* unit, const Chain& chain);
 
-  std::size_t graphs() const { return graphs_.size(); }
+  std::size_t graphs() const { return graphs_.size(); }  // loaded, on their way or expected
   const GraphLoads& loads() const { return loads_; }
   // What bound memory comes to, for results: a line for each unit that needed more than one session.
   std::vector<std::string> notes() const;

@@ -25,7 +25,7 @@ enum class GraphLoading : std::uint8_t { ahead, needed, listed };
 // The graphs of decode steps of so many sequences.
 struct StepGraphs {
   std::uint32_t batch = 1;
-  bool from_start = false;  // before the first token; else while the step before the first one of that size runs
+  bool from_start = false;  // before the first token; else as soon as the next step may have that size
   std::string name;         // for traces
 };
 

@@ -23,7 +23,7 @@ std::optional<ShadowWeights::Place> ShadowWeights::at(FileId file, Bytes offset)
 namespace {
 
 // Whether `count` rows from `first` on may be q, k or v, Gate or Up of a joined matrix. Keys and values have as many rows each.
-bool is_part(const Weight& weight, Bytes first, Bytes count) {
+bool is_part(const Weight& weight, std::uint64_t first, std::uint64_t count) {
   if (weight.role == Role::ffn_gate_up) return 2 * count == weight.rows && (first == 0 || first == count);
   if (weight.role != Role::attn_qkv || count > weight.rows) return false;
   return first == 0 ? (weight.rows - count) % 2 == 0 : first + count == weight.rows || first + 2 * count == weight.rows;

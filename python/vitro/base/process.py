@@ -66,24 +66,26 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"
+    overtime, said, watch, child = threading.Event(), collections.deque(maxlen=40), None, None
     # Ctrl-C waits until somebody will end the child: within a callback of the interpreter it would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         child = subprocess.Popen([sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE)
+        if group:
+            group.add(child)
+        if limit_s:
+            watch = threading.Timer(limit_s, lambda: (overtime.set(), child.kill()))
+            watch.daemon = True
+            watch.start()
+        reader = threading.Thread(target=_listen, args=(child.stderr, said, progress), daemon=True)
+        reader.start()
     except BaseException:
+        if child:
+            child.kill()
+            child.wait()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         raise
-    if group:
-        group.add(child)
-    overtime = threading.Event()
-    watch = threading.Timer(limit_s, lambda: (overtime.set(), child.kill())) if limit_s else None
-    if watch:
-        watch.daemon = True
-        watch.start()
-    said = collections.deque(maxlen=40)
-    reader = threading.Thread(target=_listen, args=(child.stderr, said, progress), daemon=True)
-    reader.start()
     try:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         with child.stdin as pipe:

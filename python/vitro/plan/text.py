@@ -9,7 +9,7 @@ MIB = 2 ** 20
 def as_tree(planner, device_tree, machine, profile):
     """-> the plan. `engine` is what a run takes: {value, why} stands for the value."""
     facts, model = planner.facts, planner.model
-    hot_bytes = max(_mean_hot(split) for split in planner.splits) / model["ffn"] * planner.memory.ffn
+    hot_bytes = max(_mean_hot(model, split) for split in planner.splits) / model["ffn"] * planner.memory.ffn
     return {
         "vitro_plan": 1,
         "device": {"name": device_tree.get("name", ""), "fingerprint": facts["device"]["fingerprint"], "probed": machine},
@@ -56,9 +56,12 @@ def _engine(planner):
     return engine
 
 
-def _mean_hot(split):
+def _mean_hot(model, split):
+    """Hot neurons of an FFN, over all FFNs: one that a recording never used has none."""
     by_ffn = split.get("by_ffn")
-    return sum(by_ffn.values()) / len(by_ffn) if by_ffn else split["hot"]
+    if not by_ffn:
+        return split["hot"]
+    return sum(by_ffn.values()) / (model["layers"] * (max(1, model["experts"]) if any(expert >= 0 for _, expert in by_ffn) else 1))
 
 
 def _by_layer(planner, split):
@@ -71,7 +74,7 @@ def _by_layer(planner, split):
 
     experts = range(model["experts"]) if any(expert >= 0 for _, expert in by_ffn) else ()
     value = [[share(layer, expert) for expert in experts] if experts else share(layer, -1) for layer in range(model["layers"])]
-    apart, mean = "experts" if experts else "layers", _share(_mean_hot(split) / model["ffn"])
+    apart, mean = "experts" if experts else "layers", _share(_mean_hot(model, split) / model["ffn"])
     return {"hot_by_layer": _with(value, f"{apart} differ: one takes {_ms(chosen)} in the mean, and {_ms(one)} with one share for all; "
                                   f"{mean} are hot in all")}
 

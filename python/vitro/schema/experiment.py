@@ -43,7 +43,7 @@ _BY_HAND: dict[str, dict[str, Any]] = {
         "properties": {"batch": {"type": "integer", "minimum": 1, "maximum": 1024, "description": "Sequences of the decode step."},
                        "name": {"type": "string", "description": "For traces. Default: decode_b and the batch."},
                        "loaded": {"enum": ["from_start", "at_change"],
-                                  "description": "Before the first token, or while the step before the first one of this batch runs."}}}}]},
+                                  "description": "Before the first token, or as soon as the next step may have this batch."}}}}]},
     "engine.placement.splits.hot_by_layer": {"type": "array", "minItems": 1, "items": {"anyOf": [
         _SHARE, {"type": "array", "minItems": 1, "items": _SHARE}]}},
     "workload.scaling.answer": {"type": "string"},

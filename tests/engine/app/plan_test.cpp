@@ -161,6 +161,12 @@ TEST_F(PlanTest, graphs_that_do_not_fit_are_refused_where_they_stand) {
             std::string::npos) << error();
   EXPECT_NE(refused("{batch: 0, unit: npu, hot_neurons: 128, heads: 2}").find("batch"), std::string::npos);
   EXPECT_NE(refused("{batch: 1, unit: npu, hot_neurons: 128, heads: 2, colour: 1}").find("colour"), std::string::npos);
+  // Splits that are none, and a share by layer of no layer: refused by their own readers.
+  const std::string fits = "{batch: 1, unit: npu, hot_neurons: 128, heads: 2}";
+  for (const char* splits : {"[]", "[{batch: 1, hot_by_layer: [], attention: 50%}]", "3"}) {
+    const std::string said = refused(fits, {std::string("engine.hybrid.splits=") + splits});
+    EXPECT_NE(said.find("splits"), std::string::npos) << splits << ": " << said;
+  }
 }
 
 TEST_F(PlanTest, what_is_no_plan_is_named_where_it_is_asked_for) {

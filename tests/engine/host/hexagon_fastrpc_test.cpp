@@ -157,6 +157,19 @@ TEST_F(HexagonFastrpc, without_memory_to_share_there_is_no_transport) {
   }
 }
 
+TEST_F(HexagonFastrpc, a_second_session_that_there_is_no_memory_for_is_one_that_is_full) {
+  HexagonSessions sessions([] { return make_fastrpc_hexagon(options()); }, {}, 2);
+  ASSERT_TRUE(sessions.take(3 * MiB).ok());
+  double_.fail("rpcmem_alloc", -1, 0);
+  const Status full = sessions.take(3 * MiB).status();
+  EXPECT_EQ(full.code, Code::over_budget);
+  EXPECT_THAT(full.message, HasSubstr("rpcmem_alloc failed"));
+  EXPECT_EQ(sessions.size(), 1u);
+  double_.release();
+  EXPECT_TRUE(sessions.take(3 * MiB).ok());
+  EXPECT_EQ(sessions.size(), 2u);
+}
+
 TEST_F(HexagonFastrpc, a_library_of_one_session_serves_one) {
   double_.fail("FASTRPC_RESERVE_NEW_SESSION", kUnableToLoad);
   const auto first = session();
@@ -204,9 +217,9 @@ TEST_F(HexagonFastrpc, a_worker_refuses_regions_that_it_does_not_know) {
   prepare(*transport).version = hexagon::kVersion + 1;
   ASSERT_TRUE(transport->start().ok());
   EXPECT_FALSE(ready(*transport));
-  EXPECT_THAT(transport->last_words(), HasSubstr("error 0x80000404 (AEE_EVERSIONNOTSUPPORT)"));
+  EXPECT_THAT(transport->exit_reason(), HasSubstr("error 0x80000404 (AEE_EVERSIONNOTSUPPORT)"));
   transport->stop();
-  EXPECT_EQ(transport->last_words(), "");
+  EXPECT_EQ(transport->exit_reason(), "");
 }
 
 TEST_F(HexagonFastrpc, a_stop_is_a_word_in_the_mailbox_which_stays_as_it_was) {

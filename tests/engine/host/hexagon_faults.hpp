@@ -41,7 +41,7 @@ class FaultyTransport final : public HexagonTransport {
     return inner_->start();
   }
   bool alive() override { return inner_->alive(); }
-  std::string last_words() override { return inner_->last_words(); }
+  std::string exit_reason() override { return inner_->exit_reason(); }
   int process() const override { return inner_->process(); }
   void stop() override { inner_->stop(); }
   std::vector<PacketCount> packets() const override { return inner_->packets(); }

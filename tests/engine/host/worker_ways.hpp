@@ -62,7 +62,7 @@ class WorkerBehindFastrpc final : public HexagonTransport {
     return status;
   }
   bool alive() override { return inner_->alive(); }
-  std::string last_words() override { return inner_->last_words(); }
+  std::string exit_reason() override { return inner_->exit_reason(); }
   int process() const override {
     VITRO_CHECK(process_ > 0, "a worker that never was");  // a signal to the process -1 reaches everybody
     return process_;

@@ -53,6 +53,7 @@ class OneRange final : public SharedPages {
     data_ = static_cast<std::byte*>(::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     return data_;
   }
+  void discard(std::byte* data, Bytes size) override { EXPECT_EQ(::madvise(data, size, MADV_REMOVE), 0); }
   void give_back(std::byte* data, Bytes size) override {
     EXPECT_EQ(data, data_);
     EXPECT_EQ(size, size_);

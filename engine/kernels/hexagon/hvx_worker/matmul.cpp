@@ -73,7 +73,6 @@ void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress)
   for (uint32_t i = 0; i < op.batch * op.columns; ++i) y[i] = 0;
   for (uint32_t row = 0; row < op.rows; ++row) {
     const unsigned char* weights = r.inbound + op.in[0] + places[row] * kPlaceBytes;
-    invalidate_cache(weights, placed_row_bytes(op));  // what lies in a place changes
     for (uint32_t b = 0; b < op.batch; ++b) {
       if (h[b * op.rows + row] != 0) float_add_row(weights, op.bits, op.columns, h[b * op.rows + row], y + b * op.columns);
     }

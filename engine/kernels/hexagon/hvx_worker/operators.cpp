@@ -83,7 +83,8 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   }
 }
 
-// Whether all rows in places lie where weights do. Requires: the places themselves are inside.
+// Whether all rows in places lie where weights do; they come from memory then, since the CPU may have put others there. Requires: the
+// places themselves are inside.
 bool rows_fit(const Operator& op, const Regions& regions) {
   const uint32_t bytes = placed_row_bytes(op);
   if (bytes == 0) return true;
@@ -91,7 +92,9 @@ bool rows_fit(const Operator& op, const Regions& regions) {
   invalidate_cache(places, op.rows * sizeof(uint32_t));
   bool fit = op.in[0] >= kArenaStart && op.in[0] % 4 == 0;
   for (uint32_t row = 0; row < op.rows && fit; ++row) {
-    fit = op.in[0] + uint64_t{places[row]} * kPlaceBytes + bytes <= regions.inbound_bytes;
+    const uint64_t at = op.in[0] + uint64_t{places[row]} * kPlaceBytes;
+    fit = at + bytes <= regions.inbound_bytes;
+    if (fit) invalidate_cache(regions.inbound + at, bytes);
   }
   return fit;
 }
@@ -117,7 +120,7 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
   const uint32_t vectors = vectors_of(op.rows);
   uint64_t in_bytes[3] = {}, out_bytes = 0;
   sizes(op, in_bytes, out_bytes);
-  // The weights of a product are written once, before the first request that names them.
+  // The weights of a product are written once, before the first request that names them; of rows in places rows_fit() takes care.
   for (int i = is_product(op.kind) ? 1 : 0; i < 3; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
   if (is_product(op.kind)) return run_product(op, index, r, progress);
   switch (op.kind) {

@@ -1,24 +1,10 @@
 #include "engine/kernels/hexagon/hvx_worker/system.hpp"
 
+#include "engine/kernels/hexagon/hvx_worker/linux_call.hpp"
 #include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro::hexagon {
 namespace {
-
-// Linux's generic system call numbers for 32-bit machines; arguments in r0 to r5, the number in r6.
-enum : long { kExitGroup = 94, kFutex = 98, kNanosleep = 101, kGetppid = 173, kMunmap = 215, kClone = 220, kMmap2 = 222 };
-
-long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
-  register long r6 __asm__("r6") = number;
-  register long r0 __asm__("r0") = a;
-  register long r1 __asm__("r1") = b;
-  register long r2 __asm__("r2") = c;
-  register long r3 __asm__("r3") = d;
-  register long r4 __asm__("r4") = e;
-  register long r5 __asm__("r5") = f;
-  __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r6), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
-  return r0;
-}
 
 struct ThreadStart {
   void (*run)(void*);
@@ -59,34 +45,34 @@ bool start_thread(void* stack, uint32_t stack_bytes, bool /*vectors*/, void (*ru
 
 void sleep_while(const uint32_t& word, uint32_t value) {
   constexpr long kWait = 0;
-  call(kFutex, reinterpret_cast<long>(&word), kWait, static_cast<long>(value));
+  linux_call(kFutex, reinterpret_cast<long>(&word), kWait, static_cast<long>(value));
 }
 
 void wake(uint32_t& word) {
   constexpr long kWake = 1, kAll = 0x7fffffff;
-  call(kFutex, reinterpret_cast<long>(&word), kWake, kAll);
+  linux_call(kFutex, reinterpret_cast<long>(&word), kWake, kAll);
 }
 
 void* map_shared(int fd, uint32_t bytes, bool writable) {
   constexpr long kRead = 1, kWrite = 2, kShared = 1;
-  const long at = call(kMmap2, 0, static_cast<long>(bytes), kRead | (writable ? kWrite : 0), kShared, fd, 0);
+  const long at = linux_call(kMmap2, 0, static_cast<long>(bytes), kRead | (writable ? kWrite : 0), kShared, fd, 0);
   return at < 0 && at > -4096 ? nullptr : reinterpret_cast<void*>(at);
 }
 
-void unmap(void* region, uint32_t bytes) { call(kMunmap, reinterpret_cast<long>(region), static_cast<long>(bytes)); }
+void unmap(void* region, uint32_t bytes) { linux_call(kMunmap, reinterpret_cast<long>(region), static_cast<long>(bytes)); }
 
 void sleep_us(uint32_t microseconds) {
   const long wanted[2] = {0, static_cast<long>(microseconds) * 1000};
-  call(kNanosleep, reinterpret_cast<long>(wanted), 0);
+  linux_call(kNanosleep, reinterpret_cast<long>(wanted), 0);
 }
 
 bool orphaned() {
-  static const long parent = call(kGetppid);
-  return call(kGetppid) != parent;
+  static const long parent = linux_call(kGetppid);
+  return linux_call(kGetppid) != parent;
 }
 
 void leave(int code) {
-  call(kExitGroup, code);
+  linux_call(kExitGroup, code);
   __builtin_unreachable();
 }
 

@@ -64,11 +64,13 @@ int serve_on_a_thread(const ServeCall& call) {
   qurt_thread_t id{};
   int result = HAP_power_set(&loop, &power);
   loop.call = call;
-  if (result == AEE_SUCCESS && !create(id, loop_stack, sizeof loop_stack, true, run_loop, nullptr)) result = AEE_ENOMEMORY;
   if (result == AEE_SUCCESS) {
-    int status = 0;
-    qurt_thread_join(id, &status);
-    result = loop.result == 0 ? AEE_SUCCESS : loop.result == 1 ? AEE_EVERSIONNOTSUPPORT : AEE_EMMAP;
+    result = AEE_ENOMEMORY;
+    if (create(id, loop_stack, sizeof loop_stack, true, run_loop, nullptr)) {
+      int status = 0;
+      qurt_thread_join(id, &status);
+      result = loop.result == 0 ? AEE_SUCCESS : loop.result == 1 ? AEE_EVERSIONNOTSUPPORT : AEE_EMMAP;
+    }
     power.hvx.power_up = 0;
     HAP_power_set(&loop, &power);
   }

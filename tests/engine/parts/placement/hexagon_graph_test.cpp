@@ -132,7 +132,7 @@ TEST_F(HexagonGraphTest, rows_in_places_are_read_where_they_lie_at_each_launch) 
     }
   }
   EXPECT_EQ(counted("hexagon_copied_bytes"), 0u);
-  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("of rows in places, the first ran on the CPU since")));
+  EXPECT_THAT(host_->report({}, {}).notes, testing::Contains(HasSubstr("matmuls with row offsets ran on the CPU, the first one because")));
 }
 
 }  // namespace

@@ -7,28 +7,17 @@
 #include <qurt.h>
 #include <remote.h>
 
+#include "engine/kernels/hexagon/hvx_worker/linux_call.hpp"
 #include "tests/engine/kernels/hexagon/phone/emulated_call.hpp"
 
 extern "C" int vitro_hexagon_skel_handle_invoke(remote_handle64 handle, uint32_t scalars, remote_arg* args);
 
 namespace {
 
-enum : long { kExit = 93, kExitGroup = 94, kFutex = 98, kNanosleep = 101, kMunmap = 215, kClone = 220, kMmap2 = 222 };
-
-long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0, long f = 0) {
-  register long r6 __asm__("r6") = number;
-  register long r0 __asm__("r0") = a;
-  register long r1 __asm__("r1") = b;
-  register long r2 __asm__("r2") = c;
-  register long r3 __asm__("r3") = d;
-  register long r4 __asm__("r4") = e;
-  register long r5 __asm__("r5") = f;
-  __asm__ volatile("trap0(#1)" : "+r"(r0) : "r"(r6), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5) : "memory");
-  return r0;
-}
+using namespace vitro::hexagon;
 
 [[noreturn]] void end(int code) {
-  call(kExitGroup, code);
+  linux_call(kExitGroup, code);
   __builtin_unreachable();
 }
 
@@ -66,7 +55,7 @@ void qurt_thread_exit(int status) {
   self.status = status;
   __atomic_store_n(&self.ended, 1, __ATOMIC_RELEASE);
   qurt_futex_wake(&self.ended, 1);
-  call(kExit, 0);
+  linux_call(kExit, 0);
 }
 
 // clone() returns twice: in the new thread on its own, empty stack.
@@ -108,12 +97,12 @@ int qurt_thread_join(unsigned int id, int* status) {
   return QURT_EOK;
 }
 
-int qurt_futex_wait(void* word, int value) { return static_cast<int>(call(kFutex, reinterpret_cast<long>(word), 0, value)); }
-int qurt_futex_wake(void* word, int most) { return static_cast<int>(call(kFutex, reinterpret_cast<long>(word), 1, most)); }
+int qurt_futex_wait(void* word, int value) { return static_cast<int>(linux_call(kFutex, reinterpret_cast<long>(word), 0, value)); }
+int qurt_futex_wake(void* word, int most) { return static_cast<int>(linux_call(kFutex, reinterpret_cast<long>(word), 1, most)); }
 
 int qurt_timer_sleep(unsigned long long microseconds) {
   const long wanted[2] = {0, static_cast<long>(microseconds) * 1000};
-  return static_cast<int>(call(kNanosleep, reinterpret_cast<long>(wanted), 0));
+  return static_cast<int>(linux_call(kNanosleep, reinterpret_cast<long>(wanted), 0));
 }
 
 int qurt_hvx_lock(qurt_hvx_mode_t mode) {
@@ -137,11 +126,11 @@ int HAP_power_set(void* context, HAP_power_request_t* request) {
 void* HAP_mmap(void* addr, int len, int prot, int flags, int fd, long offset) {
   if (addr != nullptr || len <= 0 || flags != 0 || offset != 0) return reinterpret_cast<void*>(-1);
   constexpr long kShared = 1;
-  const long at = call(kMmap2, 0, len, prot, kShared, fd, 0);
+  const long at = linux_call(kMmap2, 0, len, prot, kShared, fd, 0);
   return reinterpret_cast<void*>(at < 0 && at > -4096 ? -1 : at);
 }
 
-int HAP_munmap(void* addr, int len) { return static_cast<int>(call(kMunmap, reinterpret_cast<long>(addr), len)); }
+int HAP_munmap(void* addr, int len) { return static_cast<int>(linux_call(kMunmap, reinterpret_cast<long>(addr), len)); }
 
 [[noreturn]] void _start() {
   constexpr int kPage = 4096;
