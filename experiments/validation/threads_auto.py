@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Decoding and prompts with `engine.threads: auto` and with one thread, by turns: the table of docs/design/core-balance.md.
 
-    python experiments/validation/threads_auto.py --rounds 7
+    python experiments/validation/threads_auto.py --rounds 21
 
 Models are the embedded ones and made ones (q4_0; FFNs of four times the width, heads of 64, a vocabulary of 8,192). Needs the built
 extension module and two idle cores. `auto` is never slower than one thread where it takes one, since the two runs are then the same: such
@@ -52,7 +52,7 @@ def speeds(model, threads, tokens):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--tokens", type=int, default=180)
     options = parser.parse_args()
     if options.rounds < 3:

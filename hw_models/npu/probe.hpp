@@ -1,4 +1,4 @@
-// Microbenchmarks of an NPU below the seam that policies use: reads by one memory path, instruction loops, single calls.
+// Microbenchmarks of an NPU below the machine interface that policies use: reads by one memory path, instruction loops, single calls.
 // They run on the parts that the models consist of, in virtual time, beside the device's own DRAM.
 #pragma once
 #include <array>

@@ -13,7 +13,7 @@ ProbeResult result_of(const hw::NpuBench& bench, std::vector<std::pair<std::stri
 
 }  // namespace
 
-// HVX threads that read from DRAM, by one of the ways into the NPU; the seam knows operators, not threads.
+// HVX threads that read from DRAM, by one of the ways into the NPU; the machine interface knows operators, not threads.
 ProbeResult npu_read(const Node& device, Reader& args) {
   hw::ReadProbe probe;
   const std::vector<std::string> paths(std::begin(hw::kPathNames), std::end(hw::kPathNames));

@@ -1,4 +1,4 @@
-// Microbenchmarks through the seam that policies use, so that one probe runs on the real machine and on a model of it: the
+// Microbenchmarks through the machine interface that policies use, so that one probe runs on the real machine and on a model of it: the
 // first to calibrate the second, the second to see what the calibration left over. A probe moves operands of its own and
 // knows no policy. Each runs once per MachineHost.
 #pragma once

@@ -1,4 +1,4 @@
-// What the real machine's memory and clock give to plain loops, without the seam: limits that kernels and models are held
+// What the real machine's memory and clock give to plain loops, without the machine interface: limits that kernels and models are held
 // against.
 #pragma once
 #include <cstdint>

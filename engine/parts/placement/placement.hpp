@@ -81,6 +81,7 @@ struct PlacementSetup {
   std::uint32_t prefill_chunk = 1;
   std::uint32_t decode_rows = 1;  // a step of more rows is one of a prompt (ProductMethods)
   Format kv_format = Format::f32;
+  std::uint32_t sequences = 1;  // that a step of decoding has at most
 
   // Else they are staged for it, or attention stays with the cores, whatever the placement gives to an accelerator.
   bool accelerator_reads_kv() const { return !kv_format.is_for_kv(); }

@@ -119,7 +119,10 @@ class Cores final : public SharedPlacement {
     prefill_ = config.prefill;
     std::vector<Accelerator::Split> splits;
     for (const PlacementConfig::Split& split : splits_) splits.push_back({split.batch, split.attention, split.hot, split.head});
-    if (prefill_) splits.push_back({~0u, 1, 1, splits_.back().head});
+    if (prefill_) {  // all steps of more rows than decoding has
+      splits.back().rows = std::max(splits.back().rows, setup.sequences);
+      splits.push_back({~0u, 1, 1, splits_.back().head});
+    }
     take_accelerator(hot_, std::move(splits));
     place_heads(setup);
   }

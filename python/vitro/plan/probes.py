@@ -1,4 +1,4 @@
-"""The device as a planner sees it: times of kernels by number of rows, of reads by size, all from probes through the seam."""
+"""The device as a planner sees it: times of kernels by number of rows, of reads by size, all from probes through the machine interface."""
 import json
 import math
 import os

@@ -43,7 +43,7 @@ class PlacementKinds : public testing::Test {
 
   std::unique_ptr<UnitPlacement> make(const PlacementConfig& config) { return make(config, *host_); }
   std::unique_ptr<UnitPlacement> make(const PlacementConfig& config, VirtualMachine& host) {
-    return kinds.find(config.kind)->make({host.machine(), config, chunk, decode_rows, kv_format});
+    return kinds.find(config.kind)->make({host.machine(), config, chunk, decode_rows, kv_format, sequences});
   }
   std::string error_of(const PlacementConfig& config) { return error_of(config, *host_); }
   std::string error_of(const PlacementConfig& config, VirtualMachine& host) {
@@ -67,7 +67,7 @@ class PlacementKinds : public testing::Test {
   }
 
   Registry<PlacementKind> kinds;
-  std::uint32_t chunk = 8, decode_rows = 2;
+  std::uint32_t chunk = 8, decode_rows = 2, sequences = 1;
   Format kv_format = Format::f32;
 
  private:
@@ -156,6 +156,18 @@ TEST_F(PlacementKinds, an_accelerator_beside_cores_takes_its_split_and_prompts) 
   EXPECT_THAT(whole->shares(BlockKind::embed, 5, false), ElementsAre(0.5, 0.5, 0));
   c.prefill = false;
   EXPECT_THAT(make(c)->shares(BlockKind::ffn, 5, false), ElementsAre(0.25, 0.25, 0.5)) << "the last split's";
+}
+
+TEST_F(PlacementKinds, steps_of_more_sequences_than_the_last_split_are_no_prompts) {
+  sequences = 6;
+  const auto placement = make(with_splits(config("cores", {"cpu0", "cpu1"})));
+  EXPECT_THAT(placement->row_limits(), ElementsAre(1, 6, ~0u));
+  for (const BlockKind kind : {BlockKind::ffn, BlockKind::attention, BlockKind::head}) {
+    EXPECT_EQ(placement->shares(kind, 6, true), placement->shares(kind, 4, true));
+  }
+  EXPECT_THAT(placement->shares(BlockKind::ffn, 7, false), ElementsAre(0, 0, 1)) << "a prompt";
+  sequences = 3;
+  EXPECT_THAT(make(with_splits(config("cores", {"cpu0", "cpu1"})))->row_limits(), ElementsAre(1, 4, ~0u)) << "as the splits say";
 }
 
 TEST_F(PlacementKinds, heads_stay_with_the_cores_where_the_accelerator_can_not_read_keys_and_values) {
