@@ -120,13 +120,17 @@ std::vector<LoraAdapter> phantom_adapters(const LoraConfig& lora, const ModelCon
   return adapters;
 }
 
-std::vector<LoraAdapter> adapters_from_files(const LoraConfig& lora, const Gguf& base, const ModelConfig& config) {
+// notes: grows by what speaks against an adapter.
+std::vector<LoraAdapter> adapters_from_files(const LoraConfig& lora, const Gguf& base, const ModelConfig& config,
+                                             std::vector<std::string>* notes) {
   std::vector<LoraAdapter> adapters;
   for (const AdapterConfig& adapter : lora.adapters) {
     if (adapter.file.empty()) {
       throw ConfigError(fmt::format("engine.lora: adapter {} has shapes alone, but the model has weights (expected file)", adapter.name));
     }
-    adapters.push_back(adapter_from_file(adapter.name, adapter.strength, LoraFile::open(adapter.file, base), config));
+    const LoraFile file = LoraFile::open(adapter.file, base);
+    if (std::string doubt = file.doubt(base); !doubt.empty()) notes->push_back(std::move(doubt));
+    adapters.push_back(adapter_from_file(adapter.name, adapter.strength, file, config));
   }
   return adapters;
 }
@@ -205,7 +209,7 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
   }
   check_look_ups(model.packed->weights, engine);
   model.config = model.packed->config;
-  model.adapters = adapters_from_files(engine.lora, gguf, model.config);
+  model.adapters = adapters_from_files(engine.lora, gguf, model.config, &model.notes);
   return model;
 }
 

@@ -27,6 +27,7 @@ struct LoadedModel {
   std::optional<BundleForm> phantom_bundles;
   std::vector<LoraAdapter> adapters;      // of engine.lora
   Layout phantom_layout = Layout::tiled;  // of matrices that have it
+  std::vector<std::string> notes;         // for who reads the result
 
   // Weights that a token reads; of experts those that are chosen.
   Bytes bytes_per_token() const;

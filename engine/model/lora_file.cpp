@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "engine/base/check.hpp"
 
@@ -13,6 +14,14 @@ namespace {
 constexpr std::string_view kA = ".lora_a", kB = ".lora_b";
 constexpr double kMostAlpha = 1e6;
 constexpr std::uint64_t kLeastAlignment = 4;
+
+std::string letters_of(std::string_view name) {
+  std::string letters;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) letters.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+  }
+  return letters;
+}
 
 }  // namespace
 
@@ -81,6 +90,14 @@ void LoraFile::check_pair(const LoraPair& pair, const TensorInfo& base, const st
     gguf_.fail(pair.a->name,
                fmt::format("has {} rows and {} has rows of {} elements (expected one rank)", pair.a->dims[1], pair.b->name, pair.rank()));
   }
+}
+
+std::string LoraFile::doubt(const Gguf& base) const {
+  const std::string wanted = gguf_.text("general.base_model.0.name", ""), name = base.text("general.name", "");
+  const std::string a = letters_of(wanted), b = letters_of(name);
+  if (a.find(b) != std::string::npos || b.find(a) != std::string::npos) return {};
+  return fmt::format("{} was made for \"{}\" by its general.base_model.0.name, and {} is \"{}\": shapes fit, the values may not",
+                     gguf_.path(), wanted, base.path(), name);
 }
 
 float LoraFile::scale(const LoraPair& pair, double strength) const {

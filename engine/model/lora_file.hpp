@@ -25,6 +25,9 @@ class LoraFile {
 
   const Gguf& gguf() const { return gguf_; }
   const std::vector<LoraPair>& pairs() const { return pairs_; }  // in the order of the base's tensors
+  // What speaks against this base although all shapes fit: the name of another one (`general.base_model.0.name`, as converters copy it
+  // from a model card). Names are compared by letters and digits, and one may be a part of the other. Empty: nothing.
+  std::string doubt(const Gguf& base) const;
   // `strength` times alpha / rank; `strength` where the file has no alpha.
   float scale(const LoraPair& pair, double strength) const;
 

@@ -35,12 +35,12 @@ def random_adapter(weights, matrices=ATTENTION + FFN, *, rank=4, alpha=8.0, seed
 
 
 def write_adapter(adapter, path, arch="llama", **changed):
-    """changed: keys of the header, with _ for . and -, that get other values (None: left out)."""
+    """changed: keys of the header, with _ for . where they have no dot, that get other values (None: left out)."""
     writer = gguf.GGUFWriter(str(path), arch)
     keys = {"general_type": "adapter", "adapter_type": "lora", "adapter_lora_alpha": float(adapter.alpha)} | changed
     for key, value in keys.items():
         if value is not None:
-            (writer.add_float32 if isinstance(value, float) else writer.add_string)(key.replace("_", "."), value)
+            (writer.add_float32 if isinstance(value, float) else writer.add_string)(key if "." in key else key.replace("_", "."), value)
     for name, (a, b) in adapter.pairs.items():
         writer.add_tensor(f"{name}.lora_a", a)
         writer.add_tensor(f"{name}.lora_b", b)

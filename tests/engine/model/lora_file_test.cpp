@@ -61,6 +61,18 @@ TEST_F(LoraFileTest, what_is_no_adapter_of_this_base_is_refused_with_file_and_ke
   EXPECT_THAT(refusal(empty), AllOf(HasSubstr("lora.gguf"), HasSubstr("has no tensors")));
 }
 
+TEST_F(LoraFileTest, the_name_of_another_base_raises_a_doubt) {
+  const Gguf base = Gguf::open(folder_ / "base.gguf");  // "small"
+  const auto doubt = [&](const std::string& name) {
+    SmallAdapter adapter;
+    if (!name.empty()) adapter.set("general.base_model.0.name", name);
+    adapter.write(folder_ / "lora.gguf");
+    return LoraFile::open(folder_ / "lora.gguf", base).doubt(base);
+  };
+  for (const char* same : {"", "small", "SMALL", "S-mall", "Meta small 3.1"}) EXPECT_EQ(doubt(same), "") << same;
+  EXPECT_THAT(doubt("Large 7B"), AllOf(HasSubstr("lora.gguf was made for \"Large 7B\""), HasSubstr("base.gguf is \"small\"")));
+}
+
 TEST_F(LoraFileTest, tensors_that_do_not_fit_are_refused_with_file_and_tensor) {
   const auto changed = [](std::size_t index, AdapterTensor tensor) {
     SmallAdapter adapter;

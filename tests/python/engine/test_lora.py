@@ -3,7 +3,7 @@ import numpy as np
 import oracle
 import pytest
 import vitro
-from adapters import ATTENTION, FFN, merged, random_adapter, stored, write_adapter
+from adapters import ATTENTION, FFN, merged, random_adapter, stored, weights_of, write_adapter
 from conftest import ROOT
 from oracle import Shape
 from vitro.trace import recordings
@@ -96,6 +96,16 @@ def test_sequences_of_a_batch_have_adapters_of_their_own_on_both_machines(family
         batch = family.run({"adapter": names, "batch": 4}, machine, threads=2)
         assert batch["sequences"] == [alone[name] for name in names]
         assert batch["tokens"] == alone[names[0]]
+
+
+def test_an_adapter_that_names_another_base_leaves_a_note(tmp_path, has_native):
+    base = ROOT / "configs" / "models" / "embedded" / "stories-reglu-3m.f16.gguf"
+    adapter = random_adapter(weights_of(base), ("attn_v",), seed=5)
+    file = write_adapter(adapter, tmp_path / "other.gguf", **{"general.base_model.0.name": "Other 9B"})
+    result = vitro.run({"experiment": "lora", "machine": "host", "model": {"gguf": str(base)},
+                        "engine": {"lora": {"adapters": [{"name": "a", "file": str(file)}]}},
+                        "workload": {"prompt": "Once", "output_tokens": 2, "adapter": "a"}})
+    assert [note for note in result["notes"] if f"{file} was made for \"Other 9B\"" in note]
 
 
 @pytest.mark.parametrize("machine", ["host", "sim"])
