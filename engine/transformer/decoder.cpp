@@ -206,8 +206,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   const Bytes kv = kv_bytes(model, engine.kv, limits);
 
   const PlacementKind& placement = *placement_kinds().find(engine.placement.kind);
-  decoder.placement = placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows, engine.kv.format,
-                                      std::min(limits.max_sampled, limits.sequences)});
+  decoder.placement = placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows,
+                                      engine.kv.format, std::min(limits.max_sampled, limits.sequences)});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
   check_fused(engine.fuse, units);
 

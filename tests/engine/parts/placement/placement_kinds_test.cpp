@@ -1,4 +1,5 @@
 // Each kind of placement: its units, its shares, and what it refuses by which key.
+// Long because one fixture serves the laws of all kinds.
 #include "engine/parts/placement/placement_kinds.hpp"
 
 #include <gmock/gmock.h>
