@@ -7,42 +7,23 @@ short run of each fuzzer. A case counts once per stage that ran it. The last lin
 exit code is 1 when something failed.
 """
 import argparse
-import json
 import os
 import re
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
-from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "build" / "test-results"
+from building import RESULTS, ROOT, Tally, built, failure, fuzz_command, fuzz_targets, tail
+from soak import soak
+
 # The thread sanitizer is for tests of what has threads, and of what they call. Other stages run all that they can build.
 TSAN = re.compile(r"host|machine|parts|transformer|neuron_cluster")
 PARSE = re.compile(r"^(base|model|traces)_test(\.1)?$")
 THREADS = re.compile(r"^(host|machine)_test(\.1)?$")
 QUICK, ALL = ("release", "pytest", "smoke"), ("release", "pytest", "asan", "tsan", "aarch64", "fuzz")
 FUZZ_RUNS = 20000
-
-
-@dataclass
-class Tally:
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    failures: list = field(default_factory=list)  # (name, what it said)
-
-    def fail(self, name, said):
-        self.failed += 1
-        self.failures.append((name, said))
-
-    def add(self, other):
-        self.passed += other.passed
-        self.failed += other.failed
-        self.skipped += other.skipped
-        self.failures += other.failures
 
 
 def main():
@@ -52,12 +33,17 @@ def main():
     parser = argparse.ArgumentParser(prog="./vitro test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help=f"every test: {', '.join(ALL)}; without it {', '.join(QUICK)}")
     parser.add_argument("--only", metavar="STAGE,...", help=f"of {', '.join(stages)}")
+    parser.add_argument("--soak", metavar="HOURS", type=float, help="instead: drawn faults, fuzzers, tests of the real machine under "
+                        "sanitizers, and a sweep of 10,000 points, for so many hours each (tests/soak.py)")
     options = parser.parse_args()
     wanted = options.only.split(",") if options.only else ALL if options.all else QUICK
     if unknown := set(wanted) - set(stages):
         parser.error(f"no such stage: {', '.join(sorted(unknown))}")
     RESULTS.mkdir(parents=True, exist_ok=True)
     total = Tally()
+    if options.soak:
+        soak(options.soak, total)
+        wanted = ()
     for name, stage in stages.items():
         if name in wanted:
             began = time.monotonic()
@@ -90,23 +76,8 @@ def smoke():
 
 def sanitizer(preset, wanted=None):
     """Configures and builds the preset's tests (those whose names match), and runs them."""
-    build = ROOT / "build" / preset
-    log = RESULTS / f"{preset}-build.log"
-    with open(log, "w") as out:
-        if subprocess.run(["cmake", "-S", ROOT, "--preset", preset], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
-            return broken(preset, "does not configure", log)
-        names = [test["name"] for test in listed(build) if not wanted or wanted.search(test["name"])]
-        if not names:
-            return broken(preset, "has no test", log)
-        programs = dict.fromkeys(name.removesuffix(".1") for name in names)  # a LONG test has two entries
-        if subprocess.run(["ninja", "-C", build, *programs], stdout=out, stderr=subprocess.STDOUT).returncode:
-            return broken(preset, "does not build", log)
-    return ctest(preset, names)
-
-
-def listed(build):
-    answer = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], capture_output=True, text=True, check=True)
-    return json.loads(answer.stdout)["tests"]
+    names, wrong = built(preset, RESULTS / f"{preset}-build.log", wanted)
+    return wrong or ctest(preset, names)
 
 
 def ctest(preset, names=None, every=True):
@@ -169,44 +140,20 @@ def pytest(every):
 
 
 def fuzz():
-    """Builds every *_fuzz target and lets each try some thousand inputs, from the seeds in tests/fuzz/<target>."""
-    build, log = ROOT / "build" / "asan", RESULTS / "fuzz-build.log"
-    with open(log, "w") as out:
-        if subprocess.run(["cmake", "-S", ROOT, "--preset", "asan"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
-            return broken("fuzz", "does not configure", log)
-        targets = subprocess.run(["ninja", "-C", build, "-t", "targets", "all"], capture_output=True, text=True).stdout
-        programs = sorted(build / name for name in re.findall(r"^(\S+_fuzz): CXX_EXECUTABLE_LINKER", targets, re.MULTILINE))
-        if not programs:
-            return broken("fuzz", "has no target", log)
-        if subprocess.run(["ninja", "-C", build, *(path.name for path in programs)], stdout=out, stderr=subprocess.STDOUT).returncode:
-            return broken("fuzz", "does not build", log)
+    """Builds every *_fuzz target and lets each try some thousand inputs."""
+    build = ROOT / "build" / "asan"
+    _, wrong = built("asan", RESULTS / "fuzz-build.log", programs=lambda build: [Path(name).name for name in fuzz_targets(build)])
+    if wrong:
+        return wrong
     tally = Tally()
-    for program in programs:
-        name = program.name
-        found, seeds = RESULTS / "fuzz" / name, ROOT / "tests" / "fuzz" / name
-        found.mkdir(parents=True, exist_ok=True)
-        command = [program, f"-runs={FUZZ_RUNS}", "-seed=1", "-max_len=16384", "-max_total_time=120", "-timeout=20", "-rss_limit_mb=1024",
-                   "-malloc_limit_mb=64", f"-artifact_prefix={found}/crash-", found, *([seeds] if seeds.is_dir() else [])]
+    for name in fuzz_targets(build):
+        command = [*fuzz_command(build / name, RESULTS / "fuzz"), f"-runs={FUZZ_RUNS}", "-max_total_time=120"]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if run.returncode:
-            tally.fail(f"fuzz: {name}", tail(run.stderr))
+            tally.fail(f"fuzz: {Path(name).name}", tail(run.stderr))
         else:
             tally.passed += 1
     return tally
-
-
-def failure(name, said):
-    tally = Tally()
-    tally.fail(name, said)
-    return tally
-
-
-def broken(preset, what, log):
-    return failure(f"{preset}: {what}", tail(log.read_text(errors="replace")) + f"\n(whole log: {log})")
-
-
-def tail(text, lines=30):
-    return "\n".join(text.strip().splitlines()[-lines:])
 
 
 if __name__ == "__main__":

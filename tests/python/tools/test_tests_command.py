@@ -8,6 +8,7 @@ import xml.etree.ElementTree as xml
 import pytest
 from conftest import ROOT
 
+sys.path.insert(0, str(ROOT / "tests"))  # of what it imports
 SPEC = importlib.util.spec_from_file_location("vitro_test_run", ROOT / "tests" / "run.py")
 run = importlib.util.module_from_spec(SPEC)
 sys.modules[SPEC.name] = run
@@ -71,6 +72,7 @@ def stages_of(monkeypatch, tmp_path, *args):
     monkeypatch.setattr(run, "pytest", lambda every: ran.append("every pytest" if every else "pytest") or run.Tally(passed=1))
     monkeypatch.setattr(run, "fuzz", lambda: ran.append("fuzz") or run.Tally(passed=1))
     monkeypatch.setattr(run, "bill_of_materials", run.Tally)
+    monkeypatch.setattr(run, "soak", lambda hours, tally: ran.append(f"soak of {hours:g} h") or tally.add(run.Tally(passed=1)))
     monkeypatch.setattr(run, "RESULTS", tmp_path)
     monkeypatch.setattr(sys, "argv", ["run.py", *args])
     assert run.main() == 0
@@ -82,6 +84,7 @@ def test_stages_without_and_with_all(monkeypatch, tmp_path):
     assert stages_of(monkeypatch, tmp_path, "--all") == ["release", "every pytest", "asan", "tsan", "aarch64", "fuzz"]
     assert stages_of(monkeypatch, tmp_path, "--all", "--only", "pytest") == ["every pytest"]
     assert stages_of(monkeypatch, tmp_path, "--only", "fuzz,smoke") == ["asan", "tsan", "fuzz"]
+    assert stages_of(monkeypatch, tmp_path, "--soak", "1.5") == ["soak of 1.5 h"]
 
 
 def test_the_smoke_run_is_of_tests_that_there_are():

@@ -1,0 +1,181 @@
+"""Hours of what the other stages do for minutes: `./vitro test --soak HOURS`.
+
+Each part has so many hours, one part after the other:
+- `torture`: drawn configurations on machines that go wrong (`vitro torture`), on the virtual machine, then a tenth of the time in sim and
+  on host each.
+- `fuzz`: the targets of the stage `fuzz`, two at a time.
+- `host`: tests of the real machine, again and again in one process under the address and under the thread sanitizer, side by side.
+- `sweep`: 10,000 points in one store, whose sweep is killed once and resumed.
+
+A process may not grow: the median of its resident memory in the last fifth of the time may be 10 % and 16 MiB above that of the second
+fifth. What was run, and the two medians, is in build/test-results/soak.json.
+"""
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from building import RESULTS, ROOT, build_or_end, fuzz_command, fuzz_targets
+
+VITRO = [sys.executable, "-m", "vitro"]
+POINTS = 100  # of each of two keys
+SANITIZERS = {"asan": {"ASAN_OPTIONS": "quarantine_size_mb=16"}, "tsan": {}}
+GROWTH, SLACK_MIB = 1.1, 16
+SAMPLE_S = 5.0
+
+
+class Watched:
+    """A process of whose resident memory samples are kept."""
+    def __init__(self, command, log, env=None):
+        self.log, self.samples, self.began = Path(log), [], time.monotonic()
+        with open(self.log, "ab") as out:
+            self.process = subprocess.Popen(list(map(str, command)), stdout=out, stderr=subprocess.STDOUT, cwd=ROOT,
+                                            env=os.environ | {"PYTHONPATH": str(ROOT / "python")} | (env or {}), start_new_session=True)
+
+    def sample(self):
+        try:
+            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError):
+            return
+        self.samples.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+
+    def end(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, how)
+            self.process.wait()
+
+    def memory(self):
+        """-> MiB in the second fifth and in the last one, medians; None: too short to tell."""
+        fifth = len(self.samples) // 5
+        return [statistics.median(part) for part in (self.samples[fifth:2 * fifth], self.samples[-fifth:])] if fifth > 0 else None
+
+
+def grew(memory):
+    return memory is not None and memory[1] > memory[0] * GROWTH + SLACK_MIB
+
+
+def watch(running, seconds):
+    """Until all of `running` have ended or the time is over. A process that ends well before is not begun again."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and any(one.process.poll() is None for one in running):
+        for one in running:
+            one.sample()
+        time.sleep(min(SAMPLE_S, max(0.01, until - time.monotonic())))
+
+
+def soak(hours, tally):
+    """tally: takes what happened."""
+    seconds, found = 3600 * hours, {}
+    for part in (torture, fuzz, host, sweep):
+        print(f"soak: {part.__name__} ...", flush=True)
+        found[part.__name__] = part(seconds)
+        for name, what in found[part.__name__].items():
+            print(f"soak: {name}: {what}", flush=True)
+            if what["failed"] is None:
+                tally.passed += 1
+            else:
+                tally.fail(f"soak: {name}", what["failed"])
+        (RESULTS / "soak.json").write_text(json.dumps(found, indent=1))
+
+def outcome(one, failed, **more):
+    """failed: what is wrong, or None. A process that grew is wrong, too."""
+    memory = one.memory()
+    if failed is None and grew(memory):
+        failed = f"resident memory went from {memory[0]:.0f} to {memory[1]:.0f} MiB"
+    hours = round((time.monotonic() - one.began) / 3600, 3)
+    return {"failed": failed, "hours": hours, "MiB": memory and [round(x, 1) for x in memory]} | more
+
+
+def said(one, lines=30):
+    return "\n".join(one.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def torture(seconds):
+    found = {}
+    for machine, share, first in (("virtual", 0.8, 0), ("sim", 0.1, 10**6), ("host", 0.1, 2 * 10**6)):
+        log = RESULTS / f"soak-torture-{machine}.log"
+        log.unlink(missing_ok=True)
+        one = Watched([*VITRO, "torture", "--machine", machine, "--seeds", 10**7, "--from", first, "--hours", share * seconds / 3600,
+                       "--jobs", os.cpu_count() or 1, "--shrink", "--out", RESULTS / "torture", "--json"], log)
+        watch([one], 2 * share * seconds + 300)
+        one.end(signal.SIGKILL)
+        found[f"torture on {machine}"] = outcome(one, None if one.process.returncode == 0 else said(one))
+    return found
+
+
+def fuzz(seconds):
+    folder = build_or_end("asan", lambda folder: [Path(name).name for name in fuzz_targets(folder)])
+    programs, found = [folder / name for name in fuzz_targets(folder)], {}
+    for pair in (programs[i:i + 2] for i in range(0, len(programs), 2)):
+        running = {}
+        for program in pair:
+            log = RESULTS / f"soak-{program.name}.log"
+            log.unlink(missing_ok=True)
+            share = int(seconds * len(pair) / len(programs)) + 1
+            command = [*fuzz_command(program, RESULTS / "soak"), f"-max_total_time={share}", "-print_final_stats=1"]
+            running[program.name] = Watched(command, log)
+        watch(list(running.values()), 2 * share + 300)
+        for name, one in running.items():
+            one.end(signal.SIGKILL)
+            if one.process.returncode:
+                found[name] = outcome(one, said(one))
+            else:  # it keeps what it found, so it may grow
+                found[name] = {"failed": None, "hours": round(share / 3600, 3)} | final_stats(one)
+    return found
+
+
+def final_stats(one):
+    """-> inputs tried, and how many were kept, as libFuzzer says at its end."""
+    lines = one.log.read_text(errors="replace").splitlines()
+    stats = dict(line.removeprefix("stat::").split(":") for line in lines if line.startswith("stat::"))
+    return {"inputs": int(stats["number_of_executed_units"]), "kept": int(stats["new_units_added"])}
+
+
+def host(seconds):
+    running = {}
+    for preset, env in SANITIZERS.items():
+        log = RESULTS / f"soak-host-{preset}.log"
+        log.unlink(missing_ok=True)
+        program = build_or_end(preset, ["host_test"]) / "tests/engine/host/host_test"
+        running[preset] = Watched([program, "--gtest_repeat=-1", "--gtest_brief=1"], log, env)
+    watch(list(running.values()), seconds)
+    found = {}
+    for preset, one in running.items():
+        ended = one.process.poll()
+        one.end()
+        text = one.log.read_text(errors="replace")
+        wrong = "[  FAILED  ]" in text or "Sanitizer" in text or ended is not None
+        found[f"host tests, {preset}"] = outcome(one, said(one, 60) if wrong else None, repetitions=text.count("Repeating all tests"))
+    return found
+
+
+def sweep(seconds):
+    import pyarrow.parquet as parquet
+    folder, log = RESULTS / "soak-sweep", RESULTS / "soak-sweep.log"
+    log.unlink(missing_ok=True)
+    subprocess.run(["rm", "-rf", folder], check=True)
+    study = RESULTS / "soak-sweep.yaml"
+    many = list(range(1, POINTS + 1))
+    base = ROOT / "experiments/benchmarks/decode_7b.yaml"
+    study.write_text(base.read_text().replace("../../configs", str(ROOT / "configs"))
+                     + json.dumps({"sweep": {"workload.prompt_tokens": many, "workload.seed": many}})[1:-1] + "\nexpect: {}\n")
+    command = [*VITRO, "sweep", study, "--out", folder, "--resume", "--set", "workload.output_tokens=2"]
+    first = Watched(command, log)
+    watch([first], seconds / 4)
+    first.end(signal.SIGKILL)  # in the middle, on a machine of our size
+    one = Watched(command, log)
+    watch([one], seconds)
+    one.end(signal.SIGKILL)
+    if one.process.returncode:
+        return {"sweep": outcome(one, said(one))}
+    table = parquet.read_table(folder / "results.parquet").to_pylist()
+    points = {(row["workload.prompt_tokens"], row["workload.seed"]) for row in table}
+    # Nothing is drawn in these runs, so all seeds of a prompt give the same speed.
+    speeds = {(row["workload.prompt_tokens"], row["decode_tokens_per_s"]) for row in table}
+    right = len(table) == len(points) == POINTS**2 and len(speeds) == POINTS
+    why = f"{len(table)} rows, {len(points)} points, {len(speeds)} speeds (expected {POINTS**2}, {POINTS**2}, {POINTS})"
+    return {"sweep": outcome(one, None if right else why, rows=len(table))}
