@@ -7,8 +7,8 @@ Each part has so many hours, one part after the other:
 - `host`: tests of the real machine, again and again in one process under the address and under the thread sanitizer, side by side.
 - `sweep`: 10,000 points in one store, whose sweep is killed once and resumed.
 
-A process of tests or of torture may not grow: the median of its resident memory in the last fifth of the time may be 10 % and 16 MiB above that of the second
-fifth. What was run, and the two medians, is in build/test-results/soak.json.
+A process of tests or of torture may not grow: the median of its resident memory in the last fifth of the time may be 10 % and 16 MiB above
+that of the second fifth. What was run, and the two medians, is in build/test-results/soak.json.
 """
 import json
 import os
