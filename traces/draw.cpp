@@ -14,6 +14,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/ops/contract.hpp"
 #include "traces/firing_process.hpp"
+#include "traces/foresight.hpp"
 #include "traces/recording.hpp"
 
 namespace vitro {
@@ -32,8 +33,7 @@ enum Purpose : std::uint64_t {
   kMiss,
   kAlarm,
   kTask,
-  kActivity,
-  kForesight
+  kActivity  // the next one is foresight.cpp's
 };
 
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
@@ -314,28 +314,10 @@ std::vector<ExpertChoice> DrawFunction::route(const KernelCall& call) const {
       choice.ids.push_back(static_cast<std::uint16_t>(scores[i].second));
       choice.weights.push_back(static_cast<float>(std::exp(scores[0].first - scores[i].first) / sum));
     }
-    if (call.expert == kForeseen) choice = guess(choice, call.layer, at, experts);
+    if (call.expert == kForeseen) choice = foresee(choice, profile_.expert_foresight, {seed_, call.layer, at, experts});
     out.push_back(std::move(choice));
   }
   return out;
-}
-
-// Each expert of the truth is named with the profile's probability, else one in its place that was not chosen, all of them alike.
-ExpertChoice DrawFunction::guess(const ExpertChoice& truth, std::int16_t layer, SeqPos at, std::uint32_t experts) const {
-  const std::uint64_t stream = draw_of(mix(seed_, {kForesight, word(layer), at.sequence}), at.position);
-  std::vector<std::uint16_t> others;
-  for (std::uint16_t e = 0; e < experts; ++e) {
-    if (std::ranges::find(truth.ids, e) == truth.ids.end()) others.push_back(e);
-  }
-  ExpertChoice guessed = truth;
-  for (std::uint16_t& expert : guessed.ids) {
-    const std::uint64_t own = draw_of(stream, expert);
-    if (others.empty() || to_unit(own) < profile_.expert_foresight) continue;
-    const auto other = others.begin() + static_cast<std::ptrdiff_t>(scramble(own) % others.size());
-    expert = *other;
-    others.erase(other);
-  }
-  return guessed;
 }
 
 Outcome DrawFunction::execute(const KernelCall& call) {

@@ -51,7 +51,6 @@ class DrawFunction final : public Function {
   std::vector<std::uint32_t> neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::uint64_t expert_draw(std::uint64_t stream, std::uint32_t expert, SeqPos at) const;
   std::vector<ExpertChoice> route(const KernelCall& call) const;
-  ExpertChoice guess(const ExpertChoice& truth, std::int16_t layer, SeqPos at, std::uint32_t experts) const;
 
   const DrawProfile profile_;
   const std::uint64_t seed_;

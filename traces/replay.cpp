@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "traces/foresight.hpp"
+
 namespace vitro {
 namespace {
 
@@ -52,9 +54,39 @@ bool asks_predictor(const KernelCall& call) { return call.is<ops::Select>() && c
 
 }  // namespace
 
-ReplayFunction::ReplayFunction(Recording recording) : recording_(std::move(recording)) {
+ReplayFunction::ReplayFunction(Recording recording, RouterForesight foresight) : recording_(std::move(recording)), foresight_(foresight) {
   const auto looked_at = recording_.about.find(Recording::kLookedAt);
   names_again_ = looked_at != recording_.about.end() && looked_at->second == Recording::kNamed;
+}
+
+std::vector<ExpertChoice> ReplayFunction::foreseen(const KernelCall& call) {
+  const std::vector<SeqPos>& rows = rows_of(call);
+  std::vector<ExpertChoice> named;
+  std::uint64_t lacking = 0;
+  for (const SeqPos at : rows) {
+    const auto recorded = recording_.experts.find(OutcomeKey{call.layer, kForeseen, at});
+    if (recorded != recording_.experts.end()) {
+      named.push_back(recorded->second);
+      continue;
+    }
+    ++lacking;
+    const ExpertChoice& truth = find(recording_.experts, OutcomeKey{call.layer, -1, at}, "experts");
+    named.push_back(foresee(truth, foresight_.share, {foresight_.seed, call.layer, at, call.in.at(0).shape[1]}));
+  }
+  asked_ahead_ += rows.size();
+  not_recorded_ += lacking;
+  if (lacking > 0 && foresight_.share == 0) return {};
+  return named;
+}
+
+std::vector<std::string> ReplayFunction::notes() const {
+  if (not_recorded_ == 0) return {};
+  const std::string what = foresight_.share > 0
+                               ? fmt::format("there each chosen expert was named with the probability of expert_foresight, {:g} %",
+                                             100 * foresight_.share)
+                               : "there no expert was read ahead (a profile with expert_foresight says how well routers foresee)";
+  return {fmt::format("replay: {} of {} times that a router was asked ahead for a row's experts, the recording does not say what it "
+                      "named: {}", not_recorded_.load(), asked_ahead_.load(), what)};
 }
 
 Outcome ReplayFunction::execute(const KernelCall& call) {
@@ -70,6 +102,7 @@ Outcome ReplayFunction::execute(const KernelCall& call) {
     }
     return active;
   }
+  if (call.is<ops::Route>() && call.expert == kForeseen) return foreseen(call);
   if (call.is<ops::Route>()) {
     std::vector<ExpertChoice> choices;
     for (const SeqPos at : rows_of(call)) choices.push_back(find(recording_.experts, key(at), "experts"));

@@ -77,11 +77,17 @@ std::unique_ptr<Function> make_function(const Experiment& experiment) {
     case FunctionKind::compute:
       return std::make_unique<ComputeFunction>(ComputeOptions{engine.products.isa});
     case FunctionKind::replay:
-      return std::make_unique<ReplayFunction>(Recording::load(engine.replay));
+      return std::make_unique<ReplayFunction>(Recording::load(engine.replay),
+                                              RouterForesight{experiment.profile.expert_foresight, experiment.workload.seed});
     case FunctionKind::draw:
       return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
   }
   return nullptr;
+}
+
+std::vector<std::string> notes_of(const Function& function) {
+  const auto* replay = dynamic_cast<const ReplayFunction*>(&function);
+  return replay == nullptr ? std::vector<std::string>{} : replay->notes();
 }
 
 MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {

@@ -287,6 +287,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   }
   machine.notes.insert(machine.notes.end(), notes.begin(), notes.end());
   std::ranges::copy(run.model.notes, std::back_inserter(machine.notes));
+  std::ranges::move(notes_of(*run.function), std::back_inserter(machine.notes));
   if (std::string note = unstated_share(experiment, run.model.config); !note.empty()) machine.notes.push_back(std::move(note));
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
   if (sampler) result["machine_state"] = describe(sampler->stop());

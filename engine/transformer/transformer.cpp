@@ -141,7 +141,7 @@ Task<void> Transformer::look_ahead(const Phase* phase, const StepContext* contex
   const auto next = static_cast<std::int16_t>(layer_of_router(*phase, graph_) + 1);
   if (!look_ahead_ || !look_ahead_->can_ask(next) || !residency_.looks_ahead(context->rows->size())) co_return;
   const std::vector<ExpertChoice> guess = co_await look_ahead_->ask(units_.front(), next, context->rows, context->first_row);
-  check_choices(guess, context->rows->size(), config_, next);
+  if (!guess.empty()) check_choices(guess, context->rows->size(), config_, next);
   residency_.foresee(next, guess);
 }
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -177,6 +178,12 @@ def _key(words, end, more):
 
 def _value(question, runs, end="", more=None):
     """-> (number or None, reason, whether every run did what it was asked)."""
+    values, reason, whole = _values(question, runs, end, more)
+    return None if values is None else _fold(question.answer.get("fold"), values), reason, whole
+
+
+def _values(question, runs, end="", more=None):
+    """-> ([(item of `each`, number)] or None, and as _value())."""
     values, short = [], set()
     for item, named in question.runs:
         def metric(name, key):
@@ -186,7 +193,7 @@ def _value(question, runs, end="", more=None):
                 raise Missing(f"{words}: {result['error']}")
             if (shortfall := _shortfall(result)) is not None:
                 short.add(shortfall)
-            found = flatten({**result, **result["metrics"]}).get(key)
+            found = flatten({**result, **result["metrics"], **_of_steps(result)}).get(key)
             if not isinstance(found, (int, float)):
                 raise Missing(f"{words}: {key} is not measured")
             return found
@@ -194,7 +201,14 @@ def _value(question, runs, end="", more=None):
             values.append((item, question.formula(metric)))
         except Missing as missing:
             return None, str(missing), False
-    return _fold(question.answer.get("fold"), values), "; ".join(sorted(short)), not short
+    return values, "; ".join(sorted(short)), not short
+
+
+def _of_steps(result):
+    """Of the share of accesses of the weight cache that missed in each decode step: percentiles, by nearest rank."""
+    steps = result.get("steps") or {}
+    shares = sorted(1 - hits / accesses for hits, accesses in zip(steps.get("hits", ()), steps.get("accesses", ())) if accesses)
+    return {"step_miss_rate": {f"p{p}": shares[-(-p * len(shares) // 100) - 1] for p in (50, 90, 99)}} if shares else {}
 
 
 def _shortfall(result):
@@ -211,7 +225,8 @@ def _fold(fold, values):
         return numbers[0]
     if fold == "straight_to":
         return straight_to([(float(re.search(r"[0-9.]+", str(item)).group()), value) for item, value in values])
-    return {"mean": lambda: sum(numbers) / len(numbers), "min": lambda: min(numbers), "max": lambda: max(numbers)}[fold]()
+    return {"mean": lambda: sum(numbers) / len(numbers), "min": lambda: min(numbers), "max": lambda: max(numbers),
+            "range": lambda: numbers[0]}[fold]()
 
 
 def straight_to(points, within=judge.WITHIN):
@@ -233,12 +248,22 @@ def _row(question, runs):
            "relative_error": None if None in (question.expected, simulated) else relative_error(question.expected, simulated),
            "source": question.entry["source"], "status": status, "relation": judge.relation_of(question), "kind": question.entry["kind"],
            "diagnosed": "diagnosis" in question.answer}
-    if simulated is not None and any(runs.has_band(words) for words in words_of(question)):
+    if simulated is not None and question.answer.get("fold") == "range":
+        row |= _ends(question, runs)
+    elif simulated is not None and any(runs.has_band(words) for words in words_of(question)):
         ends = [value for value in (_value(question, runs, end)[0] for end in _ENDS) if value is not None]
         row |= {"low": min([*ends, simulated]), "high": max([*ends, simulated])}
+    if question.beside:
+        row["beside"] = {told: _ends(replace(question, formula=formula), runs) for told, formula in question.beside}
     told = {"off": question.answer.get("diagnosis", {}).get("shows"), "consistent": question.answer.get("consistent")}.get(status)
     why = [f"read as: {question.answer['read_as']}" if "read_as" in question.answer else None, question.answer.get("why"), reason, told]
     return row | {"why": "; ".join(filter(None, why)), "runs": sorted(set(words_of(question)))}
+
+
+def _ends(question, runs):
+    """Smallest and largest value over the items of `each`; empty where one is not measured."""
+    values = [value for _, value in _values(question, runs)[0] or ()]
+    return {"low": min(values), "high": max(values)} if values else {}
 
 
 def _diagnose(questions, rows, runs):

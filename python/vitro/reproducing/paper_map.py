@@ -14,10 +14,11 @@ from .formula import parse, runs_of
 
 KINDS = ("system_result", "ablation")  # each needs an answer; workload statistics that are outcomes may have one
 POINTS = 5  # how far a share in percent may be off; an entry may ask for less
-FOLDS = ("mean", "min", "max", "straight_to")
+FOLDS = ("mean", "min", "max", "straight_to", "range")
 READINGS = ("published", "fair")  # compared systems as their papers had them; like for like: the same kernels, cores and reads in flight
 _PATHS = ("device", "model", "engine", "workload")
-_KEYS = {"runs", "formula", "each", "fold", "relation", "points", "read_as", "why", "diagnosis", "not_modelled", "holds", "consistent"}
+_KEYS = {"runs", "formula", "each", "fold", "relation", "points", "read_as", "why", "diagnosis", "not_modelled", "holds", "consistent",
+         "beside"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Question:
     formula: object = None
     runs: tuple = ()  # of (item, {name: words}), one per item of `each`
     answer: dict = field(default_factory=dict)
+    beside: tuple = ()  # of (what is shown beside the row, formula)
 
     def diagnosed(self):
         """The same row with the runs that its diagnosis puts in the place of some, and its formula."""
@@ -164,5 +166,9 @@ def _question(name, entry, expected, status, answer, text, path):
         raise ConfigError(f"{where}: diagnosis: is incomplete (expected one of runs, set or formula, and shows)")
     for run in sorted(runs_of(str(answer.get("diagnosis", {}).get("formula", 1))) - answer.get("runs", {}).keys()):
         raise ConfigError(f'{where}: diagnosis.formula: there is no run "{run}"')
+    beside = tuple((told, parse(str(formula), where)) for told, formula in answer.get("beside", {}).items())
+    asked = {run for formula in answer.get("beside", {}).values() for run in runs_of(str(formula))}
+    for run in sorted(asked - answer.get("runs", {}).keys()):
+        raise ConfigError(f'{where}: beside: there is no run "{run}"')
     runs = tuple((item, _filled(answer.get("runs", {}), item)) for item in answer.get("each", [""]))
-    return Question(name, entry, expected, status, parse(str(text), where), runs, answer)
+    return Question(name, entry, expected, status, parse(str(text), where), runs, answer, beside)

@@ -107,7 +107,13 @@ def _note(row):
         return diagnosis_text(row)
     if row["status"] == "off" and not row["diagnosed"]:
         return "unexplained"
-    return row["why"] if row["status"] in ("not modelled", "consistent") else ""
+    notes = [_range(ends) + f" {told}" for told, ends in row.get("beside", {}).items() if ends]
+    return "; ".join([row["why"]] * (row["status"] in ("not modelled", "consistent")) + notes)
+
+
+def _range(ends):
+    low, high = (terminal.number(ends[end]) for end in ("low", "high"))
+    return low if low == high else f"{low} to {high}"
 
 
 def _markdown(columns, rows):

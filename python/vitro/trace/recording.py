@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy
 
 NO_EXPERT = -1  # the FFN of a dense layer
+_FORESEEN = 2 ** 15 - 2  # in place of an expert: what a router named that was asked a layer ahead
 _MOST = 2 ** 15 - 1  # layers, and experts
 _LAST = 2 ** 31 - 1  # sequence, position and token
 _WIDEST, _CELLS = 2 ** 20, 2 ** 30  # neurons of an FFN, and cells of an array, that are made from a file
@@ -104,7 +105,8 @@ class Recording:
     @property
     def layers(self) -> list[int]:
         """Layers with a choice of experts."""
-        return sorted({int(layer) for layer in self._tables["experts"]["keys"][:, 0]})
+        keys = self._tables["experts"]["keys"]
+        return sorted({int(layer) for layer in keys[keys[:, 1] == NO_EXPERT, 0]})
 
     def fired(self, layer: int, expert: int = NO_EXPERT) -> "tuple[numpy.ndarray, numpy.ndarray]":
         """-> (at [rows, 2]: sequence and position, active: bool [rows, neurons]). neurons: as many as were looked at. Raises ConfigError
@@ -128,12 +130,20 @@ class Recording:
         return table["keys"][rows, 2:], active
 
     def experts(self, layer: int) -> "tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]":
-        """-> (at [rows, 2]: sequence and position, ids [rows, k], weights [rows, k])."""
+        """What its router chose -> (at [rows, 2]: sequence and position, ids [rows, k], weights [rows, k])."""
+        return self._named(layer, NO_EXPERT, "experts")
+
+    def foreseen(self, layer: int) -> "tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]":
+        """What its router named when look-ahead asked it on the input of the layer before; as experts(). Raises ConfigError where no run
+        with look-ahead was recorded."""
+        return self._named(layer, _FORESEEN, "experts that were foreseen")
+
+    def _named(self, layer: int, by: int, what: str) -> "tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]":
         import numpy
         table = self._tables["experts"]
-        rows = numpy.flatnonzero(table["keys"][:, 0] == layer)
+        rows = numpy.flatnonzero((table["keys"][:, 0] == layer) & (table["keys"][:, 1] == by))
         if not len(rows):
-            raise ConfigError(f"recording: has no experts of layer {layer}")
+            raise ConfigError(f"recording: has no {what} of layer {layer}")
         begins = numpy.concatenate([[0], table["ends"]])
         counts = begins[rows + 1] - begins[rows]
         if (counts != counts[0]).any():
@@ -147,7 +157,9 @@ class Recording:
 
     def __repr__(self) -> str:
         counts = {name: len(self._tables[name]["keys"]) for name in ("fired", "experts", "tokens")}
-        return f"Recording({counts['fired']} rows of neurons, {counts['experts']} of experts, {counts['tokens']} tokens)"
+        foreseen = int((self._tables["experts"]["keys"][:, 1] != NO_EXPERT).sum())
+        ahead = f" and {foreseen} foreseen" if foreseen else ""
+        return f"Recording({counts['fired']} rows of neurons, {counts['experts'] - foreseen} of experts{ahead}, {counts['tokens']} tokens)"
 
 
 def _keys(rows: list[tuple[int, int, int, int]]) -> "numpy.ndarray":

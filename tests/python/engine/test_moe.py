@@ -50,6 +50,19 @@ def test_what_overflows_to_the_cores_changes_no_token(machine, moe, dense, calib
     assert result["metrics"]["experts"]["launches_per_layer"] > 0
 
 
+@pytest.mark.parametrize("machine", ["sim", "host"])
+def test_decoding_may_take_the_graphs_of_the_prompt_padded(machine, dense, calibration):
+    """As NPUMoE's prototype does (5.8, Limitation): each launch computes its graph's capacities for one row."""
+    runs = {rows: vitro.run(experiment(machine, calibration, overflow="cpu", graph_rows=rows, cold="0%")) for rows in (16, 1)}
+    assert [run["tokens"] for run in runs.values()] == [dense, dense]
+    assert runs[1]["metrics"]["unit_submissions_per_token"] != runs[16]["metrics"]["unit_submissions_per_token"]
+    if machine == "sim":
+        more = runs[1]["counts"]["launches"] - runs[16]["counts"]["launches"]
+        assert more >= 3 * (OUTPUTS - 1), "a launch per layer and token at least"
+        latency = {rows: run["metrics"]["token_latency_ms"]["mean"] for rows, run in runs.items()}
+        assert latency[1] > 1.5 * latency[16]
+
+
 @pytest.mark.parametrize("begin", [0, 4000, 9000, 13000])
 def test_so_it_is_for_other_texts(begin, calibration):
     prompt = {"workload.prompt": TEXT[begin:begin + 600]}

@@ -33,6 +33,15 @@ def test_every_paper_of_the_figures_has_an_answer_to_each_result():
         assert maps.load(paper).questions  # refuses a map that leaves one out
 
 
+def test_every_outcome_that_is_to_be_checked_has_an_answer():
+    """Of a map of its paper, or of the hardware's, which `vitro characterize` prints."""
+    hardware = yaml.safe_load((PAPERS / "map.yaml").read_text())["entries"]
+    to_check = {entry["id"] for entry in FIGURES["entries"] if entry.get("use") == "check"}
+    answered = {question.entry["id"] for paper in maps.papers() for question in maps.load(paper).questions
+                if question.formula or question.answer["not_modelled"]}
+    assert len(to_check) > 20 and not to_check - answered - set(hardware)
+
+
 def test_a_result_that_no_run_answers_says_why_and_is_no_failure(native):
     answer = native("reproduce", "--paper", "npumoe", "--only", "npumoe_sync_share_worst", "--json")
     assert answer.code == 0, answer.err

@@ -16,9 +16,11 @@ def answer_of(folder, **more):
     return reproducing.reproduce("toy", folder=folder, **more)
 
 
-def test_the_page_of_a_paper_has_all_its_rows_and_checks():
-    mapped = maps.load("pi2")
-    _, tables, _ = showing.check_page("pi2", ROOT / "docs" / "results" / "reproduce-pi2.md")
+@pytest.mark.parametrize("paper, reading", [("pi2", "published"), ("pi2", "fair"), ("npumoe", "published"), ("npumoe", "fair"),
+                                            ("tman", "published"), ("tts", "published"), ("mnn", "published")])
+def test_the_page_of_a_paper_has_all_its_rows_and_checks(paper, reading):
+    mapped = maps.load(paper, reading=reading)
+    _, tables, _ = showing.check_page(paper, ROOT / "docs" / "results" / f"reproduce-{paper}.md", reading)
     named = re.findall(r"^\| `([^`]+)`", tables, re.MULTILINE)
     assert sorted(named) == sorted([question.id for question in (*mapped.questions, *mapped.checks)])
 
