@@ -175,6 +175,7 @@ TEST(Experiment, a_simulation_needs_a_device_and_shapes_need_a_source_of_outcome
     EXPECT_NE(message.find("shapes and no weights"), std::string::npos) << message;
   }
   EXPECT_NE(refused(R"({"numerics": "of"})").find("expected true or false"), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"name": "x"})").find("e.json:1: model: has neither weights nor shapes"), std::string::npos);
   EXPECT_EQ(read_experiment(on_shapes("{}")).engine.function, FunctionKind::draw);
   EXPECT_EQ(read_experiment(on_shapes("null")).engine.function, FunctionKind::draw);
   EXPECT_EQ(read_experiment(on_shapes(R"({"numerics": false})")).engine.function, FunctionKind::draw);
