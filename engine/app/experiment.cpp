@@ -47,7 +47,9 @@ ModelSource read_model(Reader& reader) {
     model.pack = reader.text("pack", "");
     reader.finish();
   } else {
-    if (!reader.has("shape")) fail_at(reader.node().origin(), "model", "has neither weights nor shapes (expected model.gguf or model.shape)");
+    if (!reader.has("shape")) {
+      fail_at(reader.node().origin(), "model", "has neither weights nor shapes (expected model.gguf or model.shape)");
+    }
     model.shape = reader.node();
     for (const auto& [key, value] : reader.node().entries()) reader.ignore(key);
   }

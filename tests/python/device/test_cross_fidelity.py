@@ -58,7 +58,7 @@ def test_wrong_combinations_are_exit_2(native):
     assert native("characterize", DEVICE, "--cross-fidelity", "--only", "dragons").code == 2
 
 
-@pytest.mark.parametrize("what", [("--cross-fidelity", "--only", "npu"), ("--only", "cpu"),
+@pytest.mark.parametrize("what", [("--cross-fidelity", "--only", "npu"), pytest.param(("--only", "cpu"), marks=pytest.mark.all),
                                   pytest.param(("--only", "cpu", "--sensitivity"), marks=pytest.mark.all)])
 def test_answers_do_not_depend_on_where_they_are_computed(native, what):
     here = native("characterize", DEVICE, *what, "--json")

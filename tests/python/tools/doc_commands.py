@@ -37,8 +37,8 @@ RUN = {
 }
 ALL = {
     "vitro demo": (),
-    f"vitro sensitivity {OFFLOAD}": (*SHORT, "--samples", "2", "--parameter", "ufs.map_cache_miss"),
-    f"vitro sensitivity {OFFLOAD} --set workload.output_tokens=16": (*SHORT, "--samples", "2", "--parameter", "ufs.map_cache_miss"),
+    f"vitro sensitivity {OFFLOAD}": (*SHORT, "--samples", "2", "--parameter", "dram.latency"),
+    f"vitro sensitivity {OFFLOAD} --set workload.output_tokens=16": (*SHORT, "--samples", "2", "--parameter", "dram.latency"),
     "vitro run experiments/papers/npumoe/prefill.yaml": ("--set", "workload.prompt_tokens=32"),
     "vitro run experiments/scaling/words.yaml": TOKENS,
     "vitro sweep experiments/policies.yaml --out out/policies": SHORT,

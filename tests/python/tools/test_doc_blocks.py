@@ -24,7 +24,8 @@ NO_SCHEMA = {"docs/design/executor.md": "of dask-jobqueue", "docs/design/faults.
 PARTS = {"docs/guide/sweeps.md": "sweep"}  # blocks that begin within a map of this key
 WHOLE = {"experiment": "e", "machine": "host", "model": {"gguf": "m.gguf"}, "workload": {"prompt": "Once"}}
 # Python that another test runs, and what takes too long.
-PYTHON_ELSEWHERE = {"README.md": "tests/python/engine/test_native.py", "docs/guide/policies-in-python.md": "tests/python/policy/test_classes.py",
+PYTHON_ELSEWHERE = {"README.md": "tests/python/engine/test_native.py",
+                    "docs/guide/policies-in-python.md": "tests/python/policy/test_classes.py",
                     "docs/guide/adding-a-device.md": "tests/python/device/test_adding_a_device.py"}
 OTHER_LANGUAGES = {"cpp": "compiled by the tests of the pages' parts", "cmake": "adding-a-device", "lua": "of an editor", "json": "parsed"}
 
@@ -181,7 +182,7 @@ def test_python_of_a_page_runs(folder, page):
     """In its order, as one text. The sensitivity of a whole phone takes minutes, so its runs are few."""
     text = "\n".join(block.text for block in ALL if block.language == "python" and block.page == page)
     text = text.replace('vitro.sensitivity("experiments/offload.yaml")', 'vitro.sensitivity("experiments/offload.yaml", samples=2, '
-                        'parameters=["ufs.map_cache_miss"], overrides={"workload.output_tokens": 3, "workload.prompt_tokens": 2})')
+                        'parameters=["dram.latency"], overrides={"workload.output_tokens": 3, "workload.prompt_tokens": 2})')
     text = text.replace('vitro.sweep("experiments/policies.yaml", out="out/policies")',
                         'vitro.sweep("experiments/policies.yaml", out="out/policies", overrides={"workload.output_tokens": 2})')
     (folder / "page.py").write_text(f"import matplotlib\nmatplotlib.use('Agg')\n{text}\n")
