@@ -20,7 +20,7 @@ Param read_word(Reader& reader, const ParamSpec& spec) {
           0,
           Dimension::none,
           Provenance::spec,
-          std::string(spec.source),
+          reader.has(spec.key) ? std::string(spec.source) : fmt::format("default: {}", spec.source),
           false,
           reader.choice(spec.key, choices, spec.fallback),
           origin_of(reader, spec.key)};

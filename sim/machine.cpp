@@ -61,7 +61,7 @@ class SimMachine final : public MachineHost {
   Soc soc_;
   std::vector<std::unique_ptr<Core>> cores_;  // one per processor of the SoC
   std::vector<std::string> unit_names_;
-  std::string policy_core_;
+  std::string policy_core_, experiment_file_;
   Meter meter_;
   std::optional<PowerMeter> power_;
   EnergyCauses causes_;
@@ -81,6 +81,7 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       soc_(options.device, context_, registry_),
       unit_names_(chosen_units(options)),
       policy_core_(options.policy_core),
+      experiment_file_(options.experiment_file),
       meter_(soc_.processors().size()),
       memory_(options.memory_limits.value_or(device_limits()), options.phantom) {
   for (const Processor& processor : soc_.processors()) {
@@ -266,6 +267,7 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     const double rate = initiator->bytes_moved(begin, end) / to_seconds(end - begin);
     report.notes.push_back(fmt::format("{} moved {:.2f} GB/s to and from DRAM", name, rate * 1e-9));
   }
+  for (std::string& note : soc_.unread_parameters(experiment_file_)) report.notes.push_back(std::move(note));
   report.notes.push_back(fmt::format("{}: {}; {} events", soc_.name(), soc_.models(), executor_.events()));
   return report;
 }

@@ -27,6 +27,8 @@ struct SimOptions {
   // None: what the device leaves to one application, and what a session of its NPU maps.
   std::optional<std::array<Bytes, kPlacements>> memory_limits;
   bool phantom = false;         // memory and scratch files are accounted but not there
+  // Parameters of the device that this file or an override states are the user's own: those that no model reads are named in a note.
+  std::string experiment_file;
   std::string scratch_folder;   // empty: the system's folder for temporary files
   bool check_operands = false;  // see operand_check.hpp; costs a pass over all operands per call
   std::uint64_t seed = 0;

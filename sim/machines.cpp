@@ -20,6 +20,7 @@ std::unique_ptr<MachineHost> make(const MachineRequest& request, Function& funct
   options.unit_names = request.units;
   if (request.dram_budget) options.memory_limits = {*request.dram_budget, 0, 0, 0};
   options.phantom = request.phantom;
+  options.experiment_file = request.experiment_file;
   options.scratch_folder = request.scratch_folder;
   options.seed = request.seed;
   options.add_models = add_models;

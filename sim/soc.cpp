@@ -84,6 +84,7 @@ class NoContext final : public hw::Context {
 Soc::Soc(const Node& device, hw::Context& context, const hw::Registry& registry) : context_(context), registry_(registry) {
   Reader root(device, "");
   name_ = root.text("name");
+  if (const std::string* const file = device.find("name")->origin().file.get(); file != nullptr) file_ = *file;
   description_ = root.text("description", "");
   build_dram(root);
   build_cpu(root);
@@ -222,6 +223,20 @@ std::vector<std::string> Soc::assumed_parameters(const std::vector<std::string>&
     for (const hw::Params* params : power_->params()) append(*params);
   }
   return names;
+}
+
+std::vector<std::string> Soc::unread_parameters(const std::string& file) const {
+  std::vector<std::string> lines;
+  visit_parameters([&](const hw::Params& params) {
+    for (const hw::Param& param : params.all()) {
+      const std::string* const from = param.origin.file.get();
+      if (param.read || from == nullptr || param.source.starts_with("default") || *from == file_) continue;
+      if (*from != file && !from->starts_with("--set ")) continue;
+      lines.push_back(fmt::format("device.{} ({}) does nothing here: no model that this run uses reads it ({})", param.name,
+                                  param.origin.str(), models()));
+    }
+  });
+  return lines;
 }
 
 DeviceSummary Soc::summary() const {

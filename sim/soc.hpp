@@ -80,6 +80,8 @@ class Soc {
 
   // Dotted names of the assumed parameters that were read, without those of processors that are not named in `used`.
   std::vector<std::string> assumed_parameters(const std::vector<std::string>& used) const;
+  // A line for each parameter that `file` or an override states (--set) and no model has read: what it says does nothing.
+  std::vector<std::string> unread_parameters(const std::string& file) const;
   DeviceSummary summary() const;
   // In the order of the file's blocks.
   void visit_parameters(const std::function<void(const hw::Params&)>& visit) const;
@@ -92,6 +94,7 @@ class Soc {
   void build_storage(Reader& root);
 
   std::string name_, description_;
+  std::string file_;  // that states its name: whole devices have parameters for either fidelity
   std::vector<std::string> models_;
   hw::Context& context_;
   const hw::Registry& registry_;

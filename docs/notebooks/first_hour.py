@@ -36,7 +36,7 @@ print(dense["experiment_resolved"]["workload"]["prompt"] + dense.text)
 # %%
 paged = vitro.run(quickstart, overrides={"engine.policy": "mmap", "memory.budget": "6 MiB"}, out="out/first/paged")
 assert paged.tokens == dense.tokens  # a policy never changes what is generated
-pandas.concat([dense.to_frame(), paged.to_frame()])[["policy", "decode_tokens_per_s", "ttft_ms", "io_share", "energy_j_per_token"]]
+pandas.concat([dense.to_frame(), paged.to_frame()])[["policy", "decode_tokens_per_s", "ttft_ms", "exposed_io_share", "energy_j_per_token"]]
 
 # %% [markdown]
 # All metrics with their units, and every decode step:

@@ -46,7 +46,7 @@ base = {
 runs = {pipeline: vitro.run(base, overrides={"engine.clusters.pipeline": pipeline}, out=f"out/papers/pi2/{pipeline}")
         for pipeline in ("cluster", "matrix", "none")}
 pandas.concat([run.to_frame().assign(pipeline=name) for name, run in runs.items()])[
-    ["pipeline", "decode_tokens_per_s", "io_share", "cache_hit_rate", "energy_j_per_token"]]
+    ["pipeline", "decode_tokens_per_s", "exposed_io_share", "cache_hit_rate", "energy_j_per_token"]]
 
 # %%
 traces = {name: vitro.load_trace(run.out) for name, run in runs.items() if name != "matrix"}

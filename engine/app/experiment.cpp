@@ -47,6 +47,9 @@ ModelSource read_model(Reader& reader) {
     model.pack = reader.text("pack", "");
     reader.finish();
   } else {
+    if (!reader.has("shape")) {
+      fail_at(reader.node().origin(), "model", "has neither weights nor shapes (expected model.gguf or model.shape)");
+    }
     model.shape = reader.node();
     for (const auto& [key, value] : reader.node().entries()) reader.ignore(key);
   }
@@ -64,6 +67,26 @@ TraceConfig read_trace(Reader reader) {
   return trace;
 }
 
+// A model without weights has nothing to compute with: an engine that does not say where outcomes come from has them from its recording,
+// or drawn. One that asks for values is refused.
+void compute_nothing_on_shapes(Node& root) {
+  const Node *model = root.find("model"), *engine = root.find("engine");
+  if (model == nullptr || !model->is_map() || model->find("gguf") != nullptr || engine == nullptr || !engine->is_map()) return;
+  const auto given = [&](std::string_view key) {
+    const Node* value = engine->find(key);
+    return value == nullptr || value->is_null() ? nullptr : value;
+  };
+  if (given("function") != nullptr) return;
+  if (const Node* numerics = given("numerics"); numerics != nullptr) {
+    if (!numerics->is_scalar() || (numerics->text() != "true" && numerics->text() != "on" && numerics->text() != "yes")) return;
+    fail_at(numerics->origin(), "engine.numerics", fmt::format("\"{}\" asks for values, but the model has shapes and no weights (expected "
+                                                               "a model.gguf, or no engine.numerics)", numerics->text()));
+  }
+  Node drawn = *engine;
+  drawn.set("numerics", Node::scalar("false", engine->origin()));
+  root.set("engine", std::move(drawn));
+}
+
 }  // namespace
 
 Experiment read_experiment(const Node& given) {
@@ -72,10 +95,12 @@ Experiment read_experiment(const Node& given) {
   if (const Node* engine = given.find("engine"); engine == nullptr || engine->is_map() || engine->is_null()) {
     root.set("engine", over_policy(canonical_engine(engine == nullptr || engine->is_null() ? Node::map({}) : *engine)));
   }
+  compute_nothing_on_shapes(root);
   Reader reader(root, "");
   check_version(reader);
   Experiment experiment;
   experiment.name = reader.text("experiment");
+  if (const Node* name = root.find("experiment"); name->origin().file) experiment.file = *name->origin().file;
   experiment.machine = reader.choice("machine", {"sim", "host"}, "sim");
   if (const Node* device = reader.raw("device")) experiment.device = *device;
   if (experiment.machine == "sim" && experiment.device.is_null())

@@ -87,6 +87,7 @@ struct ModelSource {
 
 struct Experiment {
   std::string name;
+  std::string file;  // that it was read from; empty: none
   std::string machine = "sim";
   Node device;  // null on an uncalibrated host
   ModelSource model;

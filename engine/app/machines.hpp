@@ -25,6 +25,7 @@ struct MachineRequest {
   bool phantom = false;              // no bytes behind leases and files
   bool lock_memory = false;          // host: what is leased stays in DRAM
   std::uint64_t seed = 1;
+  std::string experiment_file;                       // a device's parameters that it states are the user's own; empty: none
   std::string scratch_folder;                        // empty: the system's folder for temporary files
   CodeMatmul code_products = CodeMatmul::automatic;  // of an accelerator that lays weights out itself
   std::uint32_t hvx_threads = 4, stage_buffers = 2;  // host: of a Hexagon's worker

@@ -228,7 +228,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["token_latency_ms"] = latency_summary(measured, 1e3);
   if (Json by_batch = decode_by_batch(g, warm_up.steps); by_batch.size() > 1) metrics["decode_by_batch"] = std::move(by_batch);
   if (!record.product_times.empty()) metrics["product_us"] = latency_summary(record.product_times, 1e6);
-  metrics["io_share"] = optional_number(machine.io_share);
+  metrics["exposed_io_share"] = optional_number(machine.io_share);
+  metrics["io_share"] = metrics["exposed_io_share"];  // the name that older scripts know
   metrics["cpu_utilization"] = optional_number(machine.cpu_utilization);
   metrics["cache_hit_rate"] = accesses > 0 ? Json(static_cast<double>(hits) / static_cast<double>(accesses)) : Json(nullptr);
   const CacheStats predicted = record.warm_up ? predicted_since(record.stats, warm_up.cached) : record.stats;

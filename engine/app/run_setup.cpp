@@ -106,6 +106,7 @@ MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {
   request.transport = e.engine.placement.transport;
   request.phantom = !e.engine.numerics();
   request.seed = e.workload.seed;
+  request.experiment_file = e.file;
   request.scratch_folder = e.engine.kv.scratch;
   return request;
 }

@@ -15,6 +15,7 @@
 #include "engine/app/run_files.hpp"
 #include "engine/app/run_setup.hpp"
 #include "engine/app/sample_scorer.hpp"
+#include "engine/app/setup_notes.hpp"
 #include "engine/app/unstated_share.hpp"
 #include "engine/base/file.hpp"
 #include "engine/base/over_budget.hpp"
@@ -289,6 +290,8 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   std::ranges::copy(run.model.notes, std::back_inserter(machine.notes));
   std::ranges::move(notes_of(*run.function), std::back_inserter(machine.notes));
   if (std::string note = unstated_share(experiment, run.model.config); !note.empty()) machine.notes.push_back(std::move(note));
+  const Bytes flash_bytes = record.totals.bytes_read - record.load_bytes - record.prefill_bytes;
+  std::ranges::move(setup_notes(experiment, run.model, run.weights, flash_bytes), std::back_inserter(machine.notes));
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
   if (sampler) result["machine_state"] = describe(sampler->stop());
 

@@ -53,6 +53,8 @@ def test_run_prints_a_metric_under_its_present_name_alone(native):
     metrics = native(*args, "--json").json["metrics"]
     assert metrics["seam_calls_per_token"] == metrics["unit_submissions_per_token"]
     assert "seam_calls_per_token" in native(*args, "--set", "metrics=[seam_calls_per_token]").out
+    assert "exposed_io_share" in answer.out and " io_share" not in answer.out
+    assert metrics["io_share"] == metrics["exposed_io_share"] is not None
 
 
 def test_machine_and_set_override_the_file(fake):

@@ -1,5 +1,6 @@
 #include "sim/soc.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "tests/sim/simulation.hpp"
@@ -44,6 +45,25 @@ TEST(SimMachine, its_report_names_the_model_of_each_block_with_its_fidelity) {
   };
   EXPECT_THAT(notes({}), testing::Contains(HasSubstr("dram lpddr.flow, cpu core.flow, npu hexagon.flow, ufs ufs.flow")));
   EXPECT_THAT(notes({"npu.fidelity=detailed"}), testing::Contains(HasSubstr("cpu core.flow, npu hexagon.detailed, ufs ufs.flow")));
+}
+
+// A device file states what either fidelity reads; what a user puts over it, and nobody reads, is told.
+TEST(SimMachine, a_parameter_that_the_user_set_and_no_model_reads_is_told) {
+  const auto told = [](const std::string& key, const std::string& value, const std::string& file, const std::string& fidelity) {
+    SimOptions options = round_options({"ufs.fidelity=" + fidelity});
+    options.device.set_path(key, parse_yaml(value, file));
+    options.experiment_file = "exp.yaml";
+    Simulation simulation(options);
+    std::string lines;
+    for (const std::string& note : simulation.host().report(Picoseconds(0), simulation.now()).notes) lines += note + "\n";
+    return lines;
+  };
+  for (const char* file : {"exp.yaml", "--set device.ufs.latency_random"}) {
+    EXPECT_THAT(told("ufs.read_time", "60 us", file, "flow"),
+                AllOf(HasSubstr(fmt::format("device.ufs.read_time ({}:1) does nothing here", file)), HasSubstr("ufs ufs.flow")));
+    EXPECT_THAT(told("ufs.latency_random", "60 us", file, "flow"), testing::Not(HasSubstr("does nothing")));
+  }
+  EXPECT_THAT(told("ufs.read_time", "60 us", "phone.yaml", "flow"), testing::Not(HasSubstr("does nothing")));
 }
 
 // Models see numbers and names; the file and the line of what they refuse are added for all of them.

@@ -27,7 +27,7 @@ EDGES = {
     "reproducing": {"base", "errors", "execute", "plan", "running"},
     "torture": {"base", "errors"},
     "calibrate": {"base", "errors", "model", "running", "trace"},
-    "validate": {"base", "calibrate", "errors", "model", "plot", "report", "running", "trace"},
+    "validate": {"base", "calibrate", "errors", "execute", "model", "plot", "report", "running", "trace"},
     "commands": {"base", "errors", "model", "plot", "report", "reproducing", "running", "study", "trace"},
     "schema": {"base", "errors", "running"},
     "cli": {"base", "calibrate", "commands", "device", "errors", "model", "plan", "reproducing", "running", "schema", "study", "torture",

@@ -51,7 +51,7 @@ def main():
     for depth in (1, 2, 3, 4, 8):
         found = metrics(fair, words, **kernels, **{"engine.clusters.eviction": "window", "engine.clusters.window": window,
                                                    "engine.clusters.io_depth": depth})
-        shares[depth] = 100 * found["io_share"]
+        shares[depth] = 100 * found["exposed_io_share"]
         print(f"{depth} reads in flight: {shares[depth]:.1f} % of I/O", flush=True)
     print(f"chosen: {nearest(speeds, PREFILL)}, a window of {window} tokens, {nearest(shares, IO_SHARE)} reads in flight")
 

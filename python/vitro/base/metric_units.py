@@ -1,10 +1,18 @@
 """Which unit a metric of a result has, by its name (docs/reference/results.md), and which names are old ones."""
 
-OLD_NAMES = {"seam_calls_per_token"}  # of metrics that a result also has under their new ones: in JSON, for older scripts
+from typing import Any
+
+# Of metrics that a result also has under their present names: in JSON, for older scripts. {old: present}
+OLD_NAMES = {"seam_calls_per_token": "unit_submissions_per_token", "io_share": "exposed_io_share"}
 _ENDINGS = (("_tokens_per_s", "tokens/s"), ("gb_per_s", "GB/s"), ("_j_per_token", "J/token"), ("_per_token", "1/token"), ("_bytes", "B"),
             ("_ms", "ms"), ("_us", "us"), ("_w", "W"), ("_s", "s"), ("_j", "J"))
 _PARENTS = (("bytes_read.", "B"), ("_ms.", "ms"), ("_us.", "us"), ("_j.", "J"))
 _SHARES = ("_share", "_rate", "utilization", "recall", "precision")
+
+
+def with_present_names(metrics: dict[str, Any]) -> dict[str, Any]:
+    """Metrics by name, of whatever version, also under the names that they have now."""
+    return {**{now: metrics[old] for old, now in OLD_NAMES.items() if old in metrics}, **metrics}
 
 
 def unit_of(metric: str) -> str:

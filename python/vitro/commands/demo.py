@@ -11,7 +11,7 @@ from ..trace.trace import diff_decisions, load_trace
 
 MACHINES = ("host", "sim")
 ROWS = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "peak_memory_bytes", "flash_bytes_read.load",
-        "flash_bytes_read.prefill", "flash_bytes_read.decode", "io_share", "energy_j_per_token")
+        "flash_bytes_read.prefill", "flash_bytes_read.decode", "exposed_io_share", "energy_j_per_token")
 
 
 def main(out, *, as_json=False):
@@ -102,7 +102,7 @@ def caption_of(name):
 def text_of(name, value):
     if is_size(name):
         return terminal.size(value)
-    return terminal.number(value * 100 if name == "io_share" and value is not None else value)
+    return terminal.number(value * 100 if name == "exposed_io_share" and value is not None else value)
 
 
 def write_page(out, cases, results, checks):

@@ -5,10 +5,11 @@ a process of its own.
 """
 from pathlib import Path
 
-from ..base import checkout, inputs, native, terminal
+from ..base import checkout, fingerprints, inputs, native, terminal
 from ..base.figures import BOUND_WITHIN, figure_text, is_range, leaves_of, relative_error
 from ..base.trees import load_yaml
 from ..errors import ConfigError
+from ..execute import places
 from .probes import measured, parameter_of, request_key, run_probes, wanted
 
 PARTS = ("dram", "ufs", "cpu", "npu", "ane", "gpu", "power")
@@ -45,9 +46,10 @@ def _split(key, figures, answers):
         answers[f"{key}.{leaf}"] = {**common, **{name: value for name, value in own.items() if name not in ("of", "index", "unit")}}
 
 
-def characterize(device, *, only=None, sensitivity=False, progress=None):
+def characterize(device, *, only=None, sensitivity=False, on="local", workers=None, progress=None):
     """-> {"schema", "device", "rows", "given"} and, if asked for, "sensitivity": how far each measured row moves when an
-    assumed parameter of the device does, and "without_effect": those that move none. `only`: one of PARTS."""
+    assumed parameter of the device does, and "without_effect": those that move none. `only`: one of PARTS. on: as in sweep()."""
+    places.check(on, workers)
     if only is not None and only not in PARTS:
         raise ConfigError(f'--only: "{only}" is not known (expected one of: {", ".join(PARTS)})')
     path = Path(inputs.existing(device))
@@ -60,15 +62,25 @@ def characterize(device, *, only=None, sensitivity=False, progress=None):
     for key, answer in own_answers(tree, {answer["part"] for answer in mine.values() if "probe" in answer}).items():
         mine[key], figures[key] = answer, {"id": key, "value": None, "unit": answer["unit"], "source": ""}
     mine = {key: answer for key, answer in mine.items() if only in (None, answer["part"])}
-    results = run_probes([(str(path), probe, args) for answer in mine.values() for probe, args, _ in wanted(answer)], progress)
-    found = {key: measured(answer, lambda probe, args: results[request_key(str(path), probe, args)]) for key, answer in mine.items()}
+    asked, files = travelling(path, tree, on)
+    where = {"on": on, "workers": workers, "files": files}
+    results = run_probes([(asked, probe, args) for answer in mine.values() for probe, args, _ in wanted(answer)], progress, **where)
+    found = {key: measured(answer, lambda probe, args: results[request_key(asked, probe, args)]) for key, answer in mine.items()}
     answer = {"schema": "vitro.characterize/1", "device": name,
               "rows": [row for key in mine if mine[key]["class"] != "given" for row in rows_of(figures[key], mine[key], found[key])],
               "given": [row for key in mine if mine[key]["class"] == "given" for row in given_rows(figures[key], mine[key], tree)]}
     if sensitivity:
         from .sensitivity import sensitivities
-        answer["sensitivity"], answer["without_effect"] = sensitivities(tree, str(path), mine, results, progress)
+        answer["sensitivity"], answer["without_effect"] = sensitivities(tree, asked, mine, results, progress, **where)
     return answer
+
+
+def travelling(path, tree, on):
+    """-> (a device as probes get it, the files that it names): the path here, where messages then name lines; elsewhere what is in it."""
+    from .sensitivity import scaled
+    if on == "local":
+        return str(path), {}
+    return scaled(tree, {}), fingerprints.files_read({"device": tree})
 
 
 def own_answers(device, published):

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, Plugins
+from ..base.options import Json, On, Plugins, Workers
 from ..errors import ConfigError
 from . import characterize as probing
 from . import cross_fidelity
@@ -18,7 +18,7 @@ def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
                                                            "show how far the rows follow. Minutes.")] = False,
                  twins: Annotated[bool, typer.Option("--cross-fidelity", help="Instead: the flow models beside their detailed "
                                                      "twins, 5 % allowed. A minute or two.")] = False,
-                 plugins: Plugins = None, as_json: Json = False):
+                 workers: Workers = None, on: On = "local", plugins: Plugins = None, as_json: Json = False):
     """The device models' own microbenchmarks beside the published values.
 
     Examples:
@@ -35,9 +35,11 @@ def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
         raise ConfigError("--cross-fidelity: compares models, --sensitivity moves parameters (expected one of the two)")
     with terminal.progress("characterize") as report:
         if twins:
-            show, answer = cross_fidelity.show, cross_fidelity.cross_fidelity(device, only=only, progress=report)
+            show, answer = cross_fidelity.show, cross_fidelity.cross_fidelity(device, only=only, on=on, workers=workers,
+                                                                                     progress=report)
         else:
-            show, answer = probing.show, probing.characterize(device, only=only, sensitivity=sensitivity, progress=report)
+            show, answer = probing.show, probing.characterize(device, only=only, sensitivity=sensitivity, on=on, workers=workers,
+                                                               progress=report)
     if as_json:
         terminal.print_json(answer)
     else:

@@ -1,31 +1,31 @@
 """`vitro characterize --cross-fidelity`: what a device's flow models give beside their detailed twins, and the twins beside
 what public simulators gave. Nothing published about the device is needed."""
-from ..base import inputs, process, terminal
+from ..base import inputs, native, process, terminal
 from ..errors import ConfigError
+from ..execute import places
 from ..execute.executor import execute_all
 from ..execute.task import Task
-from .characterize import PARTS
+from .characterize import PARTS, travelling
 
 WITHIN = 0.05
 
 
-def cross_fidelity(device, *, only=None, progress=None):
-    """-> {"schema", "device", "within", "rows", "reference", "without_twin"}. `only`: one of characterize.PARTS."""
+def cross_fidelity(device, *, only=None, on="local", workers=None, progress=None):
+    """-> {"schema", "device", "within", "rows", "reference", "without_twin"}. `only`: one of characterize.PARTS. on: as in sweep()."""
     if only is not None and only not in PARTS:
         raise ConfigError(f'--only: "{only}" is not known (expected one of: {", ".join(PARTS)})')
+    places.check(on, workers)
     path = str(inputs.existing(device))
     plan = process.call("cross_fidelity_plan", path)
     cases = [(part, name) for part, name in plan["cases"] if only in (None, part)]
-    measured = [{"part": part, **row} for (part, _), rows in zip(cases, _run(path, cases, progress)) for row in rows]
+    asked, files = travelling(path, native.call("load_device", path), on)
+    ran = execute_all([Task("cross_fidelity", (asked, part, name), files=files) for part, name in cases], on=on, workers=workers,
+                      progress=progress)  # each in a process of its own: they are independent
+    measured = [{"part": part, **row} for (part, _), rows in zip(cases, ran) for row in rows]
     return {"schema": "vitro.cross_fidelity/1", "device": path, "within": WITHIN,
             "rows": [_twin(row) for row in measured if not row["reference"]],
             "reference": [_reference(row) for row in measured if row["reference"]],
             "without_twin": [part for part in plan["without_twin"] if only in (None, part["part"])]}
-
-
-def _run(path, cases, progress):
-    """-> the rows of each case, in order. Every case has a process of its own: they are independent."""
-    return execute_all([Task("cross_fidelity", (path, part, name)) for part, name in cases], progress=progress)
 
 
 def _twin(row):

@@ -18,11 +18,12 @@ def wanted(answer):
     return [(part["probe"], part["args"], answer["measure"]) for part in parts + ([answer["against"]] if "against" in answer else [])]
 
 
-def run_probes(requests, progress=None):
-    """requests: [(device, probe, args)]. -> {key: {"measures", "assumed_parameters", "event_hash"}}; equal requests run once."""
+def run_probes(requests, progress=None, *, on="local", workers=None, files=None):
+    """requests: [(device, probe, args)]. -> {key: {"measures", "assumed_parameters", "event_hash"}}; equal requests run once.
+    files: that the devices name, {path: SHA-256}."""
     unique = {request_key(*request): request for request in requests}
-    tasks = [Task("characterize_probe", (device, probe, json.dumps(args))) for device, probe, args in unique.values()]
-    return dict(zip(unique, execute_all(tasks, progress=progress)))
+    tasks = [Task("characterize_probe", (device, probe, json.dumps(args)), files=files or {}) for device, probe, args in unique.values()]
+    return dict(zip(unique, execute_all(tasks, progress=progress, on=on, workers=workers)))
 
 
 def measured(answer, result):

@@ -12,9 +12,9 @@ VISIBLE = 0.0005  # smaller changes are left out
 ENERGY = ("joules", "watts")  # measures that parameters of `power:` can move
 
 
-def sensitivities(device, path, answers, results, progress=None):
+def sensitivities(device, path, answers, results, progress=None, **where):
     """-> ([{"id", "parameter", "low", "high"}], [parameter]): relative change of the row at -20 % and +20 %, less than VISIBLE left
-    out; and the assumed parameters that probes read and no row follows."""
+    out; and the assumed parameters that probes read and no row follows. where: as run_probes() takes it."""
     answers = {row: one for key, answer in answers.items() for row, one in by_leaf(key, answer).items()}
     values = {row: measured(one, lambda probe, args: results[request_key(path, probe, args)]) for row, one in answers.items()}
     cases = []
@@ -25,7 +25,7 @@ def sensitivities(device, path, answers, results, progress=None):
             cases += [(key, name) for name in sorted(read) if _may_follow(answer, name) and locate(device, name) is not None]
     varied = {(name, factor): scaled(device, {name: factor}) for _, name in cases for factor in FACTORS}
     answered = run_probes([(varied[name, factor], probe, args) for key, name in cases for factor in FACTORS
-                           for probe, args, _ in wanted(answers[key])], progress)
+                           for probe, args, _ in wanted(answers[key])], progress, **where)
 
     def change(key, name, factor):
         device_text = varied[name, factor]

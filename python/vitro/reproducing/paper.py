@@ -18,12 +18,17 @@ from ..base.trees import flatten
 from ..errors import ConfigError
 from ..execute import places
 from ..execute.executor import execute
+from ..execute.task import Outcome, Task
 from ..running import experiments
 from . import judge, paper_map
 from .formula import Missing
 from .kept import Kept
+from .paper_map import Map, Question
 from .plans import Plans
 
+_Request = tuple[str, str, str]                        # words, end of the band, further overrides as JSON
+_Asked = tuple[str, str, dict[str, Any]]               # the same before
+_Resolved = tuple[str | None, dict[str, Any] | None, str | None]  # digest, overrides, error
 _ENDS = {"low": -1, "high": 1}  # of the band of an assumed parameter
 
 
@@ -46,8 +51,8 @@ def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only:
             raise ConfigError(f'--only: "{name}" is neither a result nor a check of {paper}')
     questions, checks = ((_chosen(part, wanted) if wanted else part) for part in (mapped.questions, mapped.checks))
     runs = Runs(mapped, jobs, progress, Kept(keep), on)
-    runs.execute([(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
-                 + [(words, "", {}) for check in checks for words in words_of(check)])
+    asked: list[_Asked] = [(words, end, {}) for question in questions for words in words_of(question) for end in ("", *_ENDS)]
+    runs.execute(asked + [(words, "", {}) for check in checks for words in words_of(check)])
     rows = [_row(question, runs) for question in questions]
     if diagnose:
         _diagnose(questions, rows, runs)
@@ -56,11 +61,11 @@ def reproduce(paper: str = "pi2", *, reading: str = paper_map.READINGS[0], only:
             "summary": judge.summary(rows, judged), "runs": runs.about()}
 
 
-def words_of(question):
+def words_of(question: Question) -> list[str]:
     return [words for _, runs in question.runs for words in runs.values()]
 
 
-def _chosen(questions, names):
+def _chosen(questions: Sequence[Question], names: list[str]) -> list[Question]:
     """In the order of the names, each once."""
     found = [question for name in names for question in questions if question.id == name or question.id.startswith(f"{name}.")]
     return list({question.id: question for question in found}.values())
@@ -69,12 +74,13 @@ def _chosen(questions, names):
 class Runs:
     """Results by (words, end of the band, further overrides); equal experiments run once."""
 
-    def __init__(self, mapped, jobs, progress, kept=Kept(None), on="local"):
+    def __init__(self, mapped: Map, jobs: int | None, progress: Progress | None, kept: Kept = Kept(None), on: str = "local") -> None:
         self.mapped, self.jobs, self.progress, self.kept, self.on = mapped, jobs, progress, kept, on
-        self.requests, self.results, self.names = {}, {}, {}  # request -> digest; digest -> result; digest -> words
+        self.requests = dict[_Request, str | None]()  # -> digest
+        self.results, self.names = dict[str, dict[str, Any]](), dict[str, str]()  # by digest; words
         self.plans = Plans(kept)
 
-    def execute(self, requests):
+    def execute(self, requests: list[_Asked]) -> None:
         todo = {}
         for (words, end, more), (digest, overrides, error) in zip(requests, self._resolve_all(requests)):
             self.requests[_key(words, end, more)] = digest
@@ -98,17 +104,17 @@ class Runs:
                 if self.progress:
                     self.progress(done, len(todo))
 
-    def _task(self, digest, overrides):
+    def _task(self, digest: str, overrides: dict[str, Any] | None) -> Task:
         composed = experiments.compose(self.mapped.experiment, overrides=overrides)
         files = fingerprints.files_read(composed.resolved) if self.on != "local" else {}
         return experiments.task_of(composed.tree, alone=composed.resolved["machine"] == "host", files=files, about=digest)
 
-    def _resolve_all(self, requests):
+    def _resolve_all(self, requests: list[_Asked]) -> list[_Resolved]:
         """Plans take a while to make, so runs that need one wait beside each other."""
         with ThreadPoolExecutor(self.jobs or usable_cores()) as pool:
             return list(pool.map(lambda request: self._resolve(*request), requests))
 
-    def _resolve(self, words, end, more):
+    def _resolve(self, words: str, end: str, more: dict[str, Any]) -> _Resolved:
         """-> (digest, overrides, error). No digest: this run has no such end, its model has no band."""
         overrides = self.mapped.overrides(words) | more
         options = overrides.pop("plan", self.mapped.plan(words))
@@ -128,20 +134,20 @@ class Runs:
             return _digest([words, end, more]), None, str(failure)
         return _digest(resolved), overrides, None
 
-    def result(self, words, end="", more=None):
+    def result(self, words: str, end: str = "", more: dict[str, Any] | None = None) -> dict[str, Any]:
         digest = self.requests[_key(words, end, more or {})]
         return self.result(words, "", more) if digest is None else self.results[digest]
 
-    def has_band(self, words):
+    def has_band(self, words: str) -> bool:
         return any(self.requests.get(_key(words, end, {})) is not None for end in _ENDS)
 
-    def about(self):
+    def about(self) -> list[dict[str, Any]]:
         """What ran, for readers of the JSON: name, hash of the events, seconds."""
         return [{"run": name, **{key: self.results[digest].get(key) for key in ("event_hash", "wall_s", "error")},
                  "failed": self.results[digest].get("failed", False)} for digest, name in self.names.items()]
 
 
-def _answer(outcome):
+def _answer(outcome: Outcome) -> dict[str, Any]:
     """Of a run: its result, or why there is none."""
     if isinstance(outcome.error, ConfigError):  # such as a memory budget that is too small: nothing to measure
         return {"error": str(outcome.error)}
@@ -150,7 +156,7 @@ def _answer(outcome):
     return experiments.completed(outcome.value, outcome.seconds)
 
 
-def band(model, end):
+def band(model: dict[str, Any], end: str) -> dict[str, str]:
     """Overrides that move a model's assumed parameters to one end of their bands: those with `band:` in its `provenance:`."""
     moved = {}
     for name, origin in (model.get("provenance") or {}).items():
@@ -159,34 +165,38 @@ def band(model, end):
         value = model["profile"]
         for part in name.split("."):
             value = value[part]
-        number, unit = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(value)).groups()
+        parts = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(value))
+        assert parts, f"model.profile.{name}: {value} is no number or share"
+        number, unit = parts.groups()
         share = quantities.require(origin["band"], "ratio", f"model.provenance.{name}.band")
         moved[f"model.profile.{name}"] = f"{float(number) * (1 + _ENDS[end] * share):.6g}{unit}"
     return moved
 
 
-def _digest(tree):
+def _digest(tree: Any) -> str:
     """Of a resolved experiment. A plan's keys are in their places, so where its file lies says nothing."""
     if isinstance(tree, dict):
         tree = tree | {"engine": {key: value for key, value in tree["engine"].items() if key != "plan"}}
     return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _key(words, end, more):
+def _key(words: str, end: str, more: dict[str, Any]) -> _Request:
     return words, end, json.dumps(more, sort_keys=True)
 
 
-def _value(question, runs, end="", more=None):
+def _value(question: Question, runs: Runs, end: str = "",
+           more: dict[str, Any] | None = None) -> tuple[float | None, str, bool]:
     """-> (number or None, reason, whether every run did what it was asked)."""
     values, reason, whole = _values(question, runs, end, more)
     return None if values is None else _fold(question.answer.get("fold"), values), reason, whole
 
 
-def _values(question, runs, end="", more=None):
+def _values(question: Question, runs: Runs, end: str = "",
+            more: dict[str, Any] | None = None) -> tuple[list[tuple[Any, float]] | None, str, bool]:
     """-> ([(item of `each`, number)] or None, and as _value())."""
     values, short = [], set()
     for item, named in question.runs:
-        def metric(name, key):
+        def metric(name: str, key: str) -> float:
             words = named[name]
             result = runs.result(words, end, more)
             if "error" in result:
@@ -204,14 +214,14 @@ def _values(question, runs, end="", more=None):
     return values, "; ".join(sorted(short)), not short
 
 
-def _of_steps(result):
+def _of_steps(result: dict[str, Any]) -> dict[str, Any]:
     """Of the share of accesses of the weight cache that missed in each decode step: percentiles, by nearest rank."""
     steps = result.get("steps") or {}
     shares = sorted(1 - hits / accesses for hits, accesses in zip(steps.get("hits", ()), steps.get("accesses", ())) if accesses)
     return {"step_miss_rate": {f"p{p}": shares[-(-p * len(shares) // 100) - 1] for p in (50, 90, 99)}} if shares else {}
 
 
-def _shortfall(result):
+def _shortfall(result: dict[str, Any]) -> str | None:
     """A setting that an engine reads but does not follow yet must not pass for a mechanism."""
     engine = (result.get("experiment_resolved") or {}).get("engine") or {}
     if (engine.get("placement") or {}).get("splits") and not (result.get("counts") or {}).get("launches"):
@@ -219,17 +229,17 @@ def _shortfall(result):
     return None
 
 
-def _fold(fold, values):
+def _fold(fold: str | None, values: list[tuple[Any, Any]]) -> Any:
     numbers = [value for _, value in values]
     if fold is None:
         return numbers[0]
     if fold == "straight_to":
-        return straight_to([(float(re.search(r"[0-9.]+", str(item)).group()), value) for item, value in values])
+        return straight_to([(float(re.findall(r"[0-9.]+", str(item))[0]), value) for item, value in values])
     return {"mean": lambda: sum(numbers) / len(numbers), "min": lambda: min(numbers), "max": lambda: max(numbers),
             "range": lambda: numbers[0]}[fold]()
 
 
-def straight_to(points, within=judge.WITHIN):
+def straight_to(points: Sequence[tuple[float, float]], within: float = judge.WITHIN) -> float:
     """The largest x such that no point up to it is further than `within` from the straight line through them (least squares); 0 when
     not even the first three lie on one, since two always do."""
     for count in range(len(points), 2, -1):
@@ -241,7 +251,7 @@ def straight_to(points, within=judge.WITHIN):
     return 0.0
 
 
-def _row(question, runs):
+def _row(question: Question, runs: Runs) -> dict[str, Any]:
     simulated, reason, whole = (None, question.answer.get("not_modelled"), False) if question.formula is None else _value(question, runs)
     status = judge.status_of(question, simulated, whole)
     row = {"id": question.id, "expected": question.expected, "simulated": simulated, "unit": question.entry["unit"],
@@ -260,13 +270,13 @@ def _row(question, runs):
     return row | {"why": "; ".join(filter(None, why)), "runs": sorted(set(words_of(question)))}
 
 
-def _ends(question, runs):
+def _ends(question: Question, runs: Runs) -> dict[str, float]:
     """Smallest and largest value over the items of `each`; empty where one is not measured."""
     values = [value for _, value in _values(question, runs)[0] or ()]
     return {"low": min(values), "high": max(values)} if values else {}
 
 
-def _diagnose(questions, rows, runs):
+def _diagnose(questions: Sequence[Question], rows: list[dict[str, Any]], runs: Runs) -> None:
     """Runs again, with what the diagnosis changes, whatever is off and has one."""
     pairs = [(question.diagnosed(), row) for question, row in zip(questions, rows)
              if row["status"] == "off" and "diagnosis" in question.answer]
@@ -278,7 +288,7 @@ def _diagnose(questions, rows, runs):
                             "ok": simulated is not None and judge.holds(question, simulated)}
 
 
-def _check(check, runs):
+def _check(check: Question, runs: Runs) -> dict[str, Any]:
     value, reason, whole = _value(check, runs)
     holds = bool(value) if value is not None and whole else None
     return {"id": check.id, "holds": holds, "statement": check.answer["holds"], "runs": sorted(set(words_of(check))),

@@ -28,7 +28,7 @@ class Question:
     entry: dict  # of figures.yaml; of a check its own
     expected: Any = None
     status: str | None = None  # reserved, contradictory; None: to be judged
-    formula: object = None
+    formula: Any = None
     runs: tuple = ()  # of (item, {name: words}), one per item of `each`
     answer: dict = field(default_factory=dict)
     beside: tuple = ()  # of (what is shown beside the row, formula)

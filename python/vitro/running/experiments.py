@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..base import native, outputs, process
+from ..base import fingerprints, native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
 from ..base.origins import Origins, with_origins
 from ..base.whole_files import in_place
 from ..device.device import Device
 from ..device.models import attached as attached_models
+from ..execute import places
 from ..execute.executor import execute
-from ..execute.local import Local
 from ..execute.task import Task
 from ..policy import bring
 from ..scaling import Sample
@@ -90,17 +90,20 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     return Result(answer, folder)
 
 
-def run_all(wanted: Sequence[tuple[Composed, Path | None]]) -> list[Result]:
-    """Runs several, beside each other where none is on host, by the executor. wanted: (experiment, folder as in run()). -> in their order.
-    Raises the first error."""
+def run_all(wanted: Sequence[tuple[Composed, Path | None]], *, on: str = "local") -> list[Result]:
+    """Runs several, beside each other where none is on host, by the executor. wanted: (experiment, folder as in run()). on: as in sweep();
+    where it is not here, files that the experiments name are sent, and none may have a folder. -> in their order. Raises the first
+    error."""
     folders = [None if out is None else outputs.folder(out, "out") for _, out in wanted]
-    tasks = [task_of(composed.tree, alone=composed.resolved["machine"] == "host", out=folder, about=index)
+    tasks = [task_of(composed.tree, alone=composed.resolved["machine"] == "host", out=folder, about=index,
+                     files={} if on == "local" else fingerprints.files_read(composed.resolved))
              for index, ((composed, _), folder) in enumerate(zip(wanted, folders))]
     answers: dict[int, dict[str, Any]] = {}
-    for task, outcome in execute(tasks, Local()):
-        answers[task.about] = completed(outcome.result(), outcome.seconds)
-        if (folder := folders[task.about]) is not None:
-            write_result(folder, answers[task.about])
+    with places.opened(on) as place:
+        for task, outcome in execute(tasks, place):
+            answers[task.about] = completed(outcome.result(), outcome.seconds)
+            if (folder := folders[task.about]) is not None:
+                write_result(folder, answers[task.about])
     return [Result(answers[index], folder) for index, folder in enumerate(folders)]
 
 

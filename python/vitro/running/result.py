@@ -23,7 +23,7 @@ SCHEMA = "vitro.result"
 VERSION = 1
 PARTS = ("run", "metrics", "steps", "memory", "energy", "samples", "expectations")
 _HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_latency_ms.p50", "token_latency_ms.p99", "cache_hit_rate",
-              "io_share", "energy_j_per_token", "peak_memory_bytes", "flash_bytes_read.decode")
+              "exposed_io_share", "energy_j_per_token", "peak_memory_bytes", "flash_bytes_read.decode")
 
 
 def named(metrics: Iterable[str], names: Any) -> list[str]:

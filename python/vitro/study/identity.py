@@ -1,8 +1,11 @@
 """What a point is, by content: two points of one identity give the same row, and whatever changes a row changes its identity."""
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..base import fingerprints
+from ..device.models import described
+from ..policy.content import content_of
 
 # Keys that name or judge a run and do not change what it does.
 _ABOUT = ("experiment", "description", "sweep", "search", "metrics", "expect")
@@ -34,8 +37,9 @@ class Identity:
         return next((path for path in fingerprints.plugins_of_environment() if path not in self.plugins), None)
 
 
-def identity_of(resolved: dict[str, Any]) -> Identity:
-    """Of a resolved experiment, with the engine, the files and the machine as they are now.
+def identity_of(resolved: dict[str, Any], models: Sequence[type] = ()) -> Identity:
+    """Of a resolved experiment, with the engine, the files and the machine as they are now. models: device models in Python that come with
+    its run; those that the device names count, by the content of their code (policy/content.py).
 
     The engine is the content of the extension module: its revision is written down beside each row, but a commit that leaves the module as
     it is reruns nothing. A file stands for its content, so another folder is no change and another model under the old name is one."""
@@ -43,7 +47,10 @@ def identity_of(resolved: dict[str, Any]) -> Identity:
     files = fingerprints.files_read(resolved)
     plugins = {path: fingerprints.of_file(path) for path in fingerprints.plugins_of_environment()}
     engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
-    digest = fingerprints.of_tree([_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files)])[:20]
+    used = sorted((model["name"], content_of(model["class"])) for model in map(described, models)
+                  if model["name"] in _model_names(resolved.get("device")))
+    parts = [_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files), *([used] if used else [])]
+    digest = fingerprints.of_tree(parts)[:20]
     return Identity(digest, files, engine, host, plugins)
 
 
@@ -54,6 +61,16 @@ def _with_used_policies(whole):
     used = [policy for policy in engine.get("policies") or () if policy["name"] == named.get(policy["kind"])]
     rest = {key: value for key, value in engine.items() if key != "policies"}
     return whole | ({"engine": rest | ({"policies": used} if used else {})} if "policies" in engine else {})
+
+
+def _model_names(tree):
+    """Of all blocks of a device."""
+    if isinstance(tree, list):
+        return {name for item in tree for name in _model_names(item)}
+    if not isinstance(tree, dict):
+        return set()
+    own = {tree["model"]} if isinstance(tree.get("model"), str) else set()
+    return own | {name for item in tree.values() for name in _model_names(item)}
 
 
 def _at(tree, *keys):

@@ -209,7 +209,7 @@ class Job:
         self.outputs = outputs_of(resolved)
         self.old_digest = old_points.digest(self.machine, resolved)
         if identify:
-            self.identity = identity_of(resolved)
+            self.identity = identity_of(resolved, self.models)
         self._tree = _packed(composed.tree)
         self._device = sys.intern(json.dumps(resolved.get("device")))
         self._resolved = _packed(json.dumps({key: None if key == "device" else value for key, value in resolved.items()}))

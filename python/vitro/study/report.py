@@ -9,7 +9,7 @@ from ..report.page import METRICS, label_of, picture, reading, render
 from . import compared
 from .table import as_records
 
-DRAWN = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "peak_memory_bytes", "energy_j_per_token")
+DRAWN = ("decode_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "exposed_io_share", "peak_memory_bytes", "energy_j_per_token")
 
 
 def write_sweep(frame, points, results, base, folder):

@@ -8,15 +8,17 @@
       batch: 8                                           # points that are chosen together; 8 by default
       seed: 1
       over: {...}                                        # as in designs.py
+      prune: {share: 25%, keep: 50%}                     # optional: short runs first, the best go on (halving.py)
       compare: {planner: {engine.plan: plan.yaml}}       # optional: points to be shown against the front (compared.py)
 
 Points are proposed by a tree-structured Parzen estimator for several objectives (Ozaki et al. 2020) in batches. A batch is chosen from the
 results of those before it alone, and told in its own order. So the same search has the same points whatever finishes first, and one that is
 resumed goes the same way again, taking from the store what has run.
 """
+import json
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ from ..errors import ConfigError
 from ..execute.task import Limits
 from ..policy import bring
 from ..running import experiments
-from . import compared
+from . import compared, halving
 from .designs import Axis, Range, axes
 from .jobs import Job, Listed, run_points
 from .parts import utc
@@ -39,7 +41,7 @@ from .table import write_table
 if TYPE_CHECKING:
     import pandas
 
-_KEYS = {"design", "trials", "objectives", "constraints", "batch", "seed", "over", "compare"}
+_KEYS = {"design", "trials", "objectives", "constraints", "batch", "seed", "over", "compare", "prune"}
 _WAYS = ("maximize", "minimize")
 
 
@@ -54,6 +56,7 @@ class Plan:
     bounds: list[tuple[str, int, float]]
     space: dict[str, Axis]
     compare: dict[str, dict[str, Any]]
+    prune: halving.Prune | None = None
 
 
 def read(tree: Any) -> Plan:
@@ -89,14 +92,16 @@ def read(tree: Any) -> Plan:
                                   ("sweep", "constraints", metric, side))
             bounds.append((metric, 1 if side == "max" else -1, number))
     return Plan(**numbers, objectives=objectives, bounds=bounds, space=axes(tree.get("over"), ("sweep", "over")),
-                compare=compared.read(tree.get("compare")))
+                compare=compared.read(tree.get("compare")), prune=halving.read(tree.get("prune")))
 
 
 def search(experiment: Experiment, *, out: Path, workers: int | None = None, on: str = "local", resume: bool = False,
            trials: int | None = None, limits: Limits = Limits(), overrides: Overrides = None, machine: str | None = None,
            policies: Sequence[type] = (), progress: Progress | None = None) -> "pandas.DataFrame":
     """-> one row per trial, as sweep() gives them, with `feasible` and `front`: not dominated by any feasible trial. Also front.csv, and
-    compared.csv of what `compare:` names: attrs["compared"] of the table has a map for each.
+    compared.csv of what `compare:` names: attrs["compared"] of the table has a map for each. With `prune:` a column `pruned`: such a row
+    has the metrics of the short run that ended it, and is neither feasible nor on the front; attrs["tokens"] is how many tokens were
+    generated for the trials, and how many without pruning.
 
     resume: takes from the store of `out` what has run. trials: over the file's own number; a longer search begins as the shorter one did.
     policies: as in run().
@@ -106,48 +111,93 @@ def search(experiment: Experiment, *, out: Path, workers: int | None = None, on:
     with with_origins(lambda: whole.origins):
         plan = read(whole.resolved.get("sweep"))
     total, jobs, began = trials or plan.trials, list[Job](), utc()
-    study, ended = _Study(plan), 0
+    study, ended, started = _Study(plan), 0, False
     origins = {key: whole.origins.at("sweep", "over", key) for key in plan.space}
 
-    def run(points: Listed) -> list[Job]:
-        nonlocal ended
+    def run(points: Listed, *, short: bool = False) -> list[Job]:
+        nonlocal ended, started
+        told = progress and (lambda done, _: progress(ended + (0 if short else done), total + len(plan.compare)))
         batch = run_points(experiment, points, out=out, overrides=fixed, workers=workers, on=on, resume=resume,
-                           since=began if ended else None, machine=machine, policies=policies, limits=limits, may_be_refused=True,
-                           progress=progress and (lambda done, _: progress(ended + done, total + len(plan.compare))))
-        ended += len(batch)
+                           since=began if started else None, machine=machine, policies=policies, limits=limits, may_be_refused=True,
+                           progress=told)
+        ended, started = ended + (0 if short else len(batch)), True
         return batch
 
     beside = run(compared.listed(plan.compare, whole.origins)) if plan.compare else []
+    rungs = _Rungs(plan, whole.resolved["workload"], origins, run) if plan.prune else None
     while len(jobs) < total:
         before = len(jobs)
-        batch = run([(None, point, origins) for point in study.ask(min(plan.batch, total - before))])
-        for job in batch:
-            job.index += before
+        points = study.ask(min(plan.batch, total - before))
+        batch = rungs.run(points) if rungs else run([(None, point, origins) for point in points])
+        for index, job in enumerate(batch):
+            job.index = before + index
         jobs += batch
+        ended = len(beside) + len(jobs)
         with with_origins(lambda: whole.origins):
             _require(jobs, plan, ended=len(jobs) >= total)
             study.tell([_metrics(job, plan) for job in batch])
-    return _finish(jobs, beside, plan, whole.resolved, out)
+    return _finish(jobs, beside, plan, whole.resolved, out, rungs)
+
+
+class _Rungs:
+    """Batches with short runs before. pruned: the jobs whose last run was one. tokens: generated, by key of the store; without: by point,
+    had all run whole."""
+
+    def __init__(self, plan: Plan, workload: dict[str, Any], origins: dict[str, str], run: Callable[..., list[Job]]) -> None:
+        assert plan.prune
+        self.plan, self.workload, self.origins, self.execute, self.shares = plan, workload, origins, run, plan.prune.shares
+        self.rungs = [halving.Rung(plan.prune.keep, list(plan.objectives.values())) for _ in plan.prune.shares]
+        self.pruned, self.tokens, self.without = set[Job](), dict[Any, int](), dict[Any, int]()
+
+    def run(self, points: list[dict[str, Any]]) -> list[Job]:
+        """-> a job for each point: of its whole run, or of the short one that ended it."""
+        jobs, left = dict[int, Job](), list(range(len(points)))
+        whole = [halving.tokens_of(point, self.workload) for point in points]
+        texts = [json.dumps(point, sort_keys=True) for point in points]
+        self.without |= {(text, texts[:index].count(text)): tokens for index, (text, tokens) in enumerate(zip(texts, whole))}
+        for share, rung in zip(self.shares, self.rungs):
+            counts = {index: halving.shortened(whole[index], share, self.workload.get("warmup_tokens") or 0) for index in left}
+            place = {**self.origins, halving.TOKENS: next(iter(self.origins.values()))}
+            short: Listed = [(None, points[index] | {halving.TOKENS: counts[index]}, place) for index in left]
+            ran = self.execute(short, short=True) if left else []
+            self._count(ran, [counts[index] for index in left])
+            found = [_metrics(job, self.plan) for job in ran]
+            on = rung.go_on([None if metrics is None else
+                             ([metrics[name] for name in self.plan.objectives], max([0.0, *excess(metrics, self.plan)]))
+                             for metrics in found])
+            for index, job, goes in zip(list(left), ran, on):
+                if not goes:
+                    job.point, jobs[index] = points[index], job
+                    self.pruned.add(job)
+                    left.remove(index)
+        last = self.execute([(None, points[index], self.origins) for index in left]) if left else []
+        self._count(last, [whole[index] for index in left])
+        for index, job in zip(left, last):
+            jobs[index] = job
+        return [jobs[index] for index in range(len(points))]
+
+    def _count(self, jobs: list[Job], tokens: list[int]) -> None:
+        self.tokens |= {job.key: count for job, count in zip(jobs, tokens) if job.identity}
 
 
 class _Study:
     """Optuna, asked and told in batches."""
 
-    def __init__(self, plan):
+    def __init__(self, plan: Plan) -> None:
         try:
             import optuna
         except ImportError as error:
             raise ConfigError(f"vitro search: needs the package optuna, which can not be imported ({error})") from None
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self.optuna, self.plan, self.open = optuna, plan, []
+        self.optuna, self.plan, self.open = optuna, plan, list[Any]()
         self.distributions = {key: self._distribution(axis) for key, axis in plan.space.items()}
         with warnings.catch_warnings():  # of what is called experimental there
             warnings.simplefilter("ignore")
             sampler = optuna.samplers.TPESampler(seed=plan.seed, multivariate=True, constant_liar=True,
                                                  constraints_func=(lambda trial: trial.user_attrs["excess"]) if plan.bounds else None)
-            self.study = optuna.create_study(directions=list(plan.objectives.values()), sampler=sampler)
+            self.study = optuna.create_study(directions=list[Any](plan.objectives.values()), sampler=sampler)
 
-    def _distribution(self, axis):
+    def _distribution(self, axis: Axis) -> Any:
         kinds = self.optuna.distributions
         if not isinstance(axis, Range):
             return kinds.CategoricalDistribution(list(range(len(axis))))
@@ -155,13 +205,13 @@ class _Study:
             return kinds.IntDistribution(int(axis.low), int(axis.high), log=axis.log)
         return kinds.FloatDistribution(axis.low, axis.high, log=axis.log)
 
-    def ask(self, count):
+    def ask(self, count: int) -> list[dict[str, Any]]:
         """-> points"""
         self.open = [self.study.ask(self.distributions) for _ in range(count)]
         return [{key: axis.written(float(trial.params[key])) if isinstance(axis, Range) else axis[trial.params[key]]
                  for key, axis in self.plan.space.items()} for trial in self.open]
 
-    def tell(self, results):
+    def tell(self, results: list[dict[str, float] | None]) -> None:
         """results: {metric: value} of each point that was asked for, None for one that failed or lacks a metric."""
         for trial, metrics in zip(self.open, results):
             if metrics is None:
@@ -177,13 +227,13 @@ def excess(metrics: dict[str, float], plan: Plan) -> list[float]:
     return [sign * (metrics[metric] - limit) for metric, sign, limit in plan.bounds]
 
 
-def _named(plan):
+def _named(plan: Plan) -> dict[str, tuple[str, str, str]]:
     """-> the metrics that the search looks at, with the steps to where each is named."""
     return {**{name: ("sweep", "constraints", name) for name, _, _ in plan.bounds},
             **{name: ("sweep", "objectives", name) for name in plan.objectives}}
 
 
-def _require(jobs, plan, *, ended):
+def _require(jobs: list[Job], plan: Plan, *, ended: bool) -> None:
     """Raises ConfigError for a metric that no result has: at once where none has even the name of it, and else at the end, since one that
     does not apply to some points may apply to later ones."""
     results = [job.metrics for job in jobs if job.metrics is not None]
@@ -196,41 +246,46 @@ def _require(jobs, plan, *, ended):
                               "have)", steps)
 
 
-def _has(metrics, name):
+def _has(metrics: dict[str, Any], name: str) -> bool:
     """Also where it does not apply, or where what it is a part of does not."""
     return any(name == key or name.startswith(f"{key}.") for key in metrics)
 
 
-def _is_number(value):
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _metrics(job, plan):
+def _metrics(job: Job, plan: Plan) -> dict[str, float] | None:
     """What the search looks at, of a point. None where it failed, or where one of the metrics does not apply to it."""
     if job.metrics is None:
         return None
-    found = {name: job.metrics.get(name) for name in _named(plan)}
+    found: dict[str, Any] = {name: job.metrics.get(name) for name in _named(plan)}
     return {name: float(value) for name, value in found.items()} if all(map(_is_number, found.values())) else None
 
 
-def _judged(jobs, plan):
+def _judged(jobs: list[Job], plan: Plan, pruned: Collection[Job] = ()) -> list[tuple[list[float] | None, bool]]:
     """-> [(its objectives or None, whether it holds all constraints)]"""
-    found = [_metrics(job, plan) for job in jobs]
+    found = [None if job in pruned else _metrics(job, plan) for job in jobs]
     return [(None, False) if metrics is None else
             ([metrics[name] for name in plan.objectives], all(over <= 0 for over in excess(metrics, plan))) for metrics in found]
 
 
-def _finish(jobs, beside, plan, base, out):
+def _finish(jobs: list[Job], beside: list[Job], plan: Plan, base: dict[str, Any], out: Path,
+            rungs: _Rungs | None) -> "pandas.DataFrame":
     from .report import write_search
-    judged = _judged(jobs, plan)
+    judged = _judged(jobs, plan, rungs.pruned if rungs else ())
     frame = table_of(jobs, stored=True)
+    if rungs:
+        frame["pruned"] = [job in rungs.pruned for job in jobs]
     frame["feasible"] = [holds for _, holds in judged]
     frame["front"] = front([values if holds else None for values, holds in judged], list(plan.objectives.values()))
-    best = [values for (values, _), on_it in zip(judged, frame["front"]) if on_it]
+    best = [values for (values, _), on_it in zip(judged, frame["front"]) if on_it and values is not None]
     shown = _judged(beside, plan)
     rows = compared.records(table_of(beside, stored=True), [values for values, _ in shown], [holds for _, holds in shown], best,
                             plan.objectives)
     frame.attrs |= {"objectives": dict(plan.objectives), "keys": list(plan.space), "compared": rows}  # results.parquet keeps them
+    if rungs:
+        frame.attrs["tokens"] = {"generated": sum(rungs.tokens.values()), "without": sum(rungs.without.values())}
     folder = outputs.folder(out, "out")
     write_table(frame, folder)
     with in_place(folder / "front.csv") as path:

@@ -46,6 +46,9 @@ def search(study: Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="An 
         terminal.table(f"{study.stem}: {len(best)} of {len(frame)} points on the front",
                        ["point", *keys, *(f">{name}" for name in objectives)], cells,
                        caption=", ".join(f"{name}: {way}" for name, way in objectives.items()))
+        if tokens := frame.attrs.get("tokens"):
+            print(f"pruned: {int(frame['pruned'].sum())} of {len(frame)} points; {tokens['generated']} tokens were generated, "
+                  f"{tokens['without']} without short runs")
         if rows:
             print()
             terminal.table("compared with the front", *compared.readable(rows, objectives), caption=compared.EXPLAINED)

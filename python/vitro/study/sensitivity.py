@@ -61,13 +61,14 @@ class Space:
 def sensitivity(experiment: Experiment, *, out: Path | None = None, method: str = "morris", samples: int | None = None,
                 band: float = 0.2, parameters: Sequence[str] = (), metrics: Sequence[str] = (), workers: int | None = None,
                 on: str = "local", resume: bool = False, limits: Limits = Limits(), overrides: Overrides = None, seed: int = 1,
-                progress: Progress | None = None) -> "pandas.DataFrame":
+                policies: Sequence[type] = (), progress: Progress | None = None) -> "pandas.DataFrame":
     """-> one row per metric and parameter, the largest effect of each metric first. Effects are shares of the metric's value as the
     device file has it, for a parameter that moves through its whole band.
 
     samples: paths of `morris` (4 by default), base samples of `sobol` (32, a power of two). parameters: patterns such as "ufs.*" that
-    names must match. metrics: METRICS that the runs have by default. Columns of morris: effect (mean of absolute effects), interval
-    (95 %, plus or minus), interaction (spread of the effects: it depends on other parameters, or is not linear). Of sobol: share (of the
+    names must match. metrics: METRICS that the runs have by default. policies: as in run(). Columns of morris: effect
+    (mean of absolute effects), interval (95 %, plus or minus), interaction (spread of the effects: it depends on other parameters, or is
+    not linear). Of sobol: share (of the
     variance, alone), share_interval, total (with all interactions), total_interval, spread (standard deviation over the metric's mean).
     attrs: `values` of the device as it is, `ends` (least and most of all runs), `runs`, `fixed` (parameters that no file states).
     """
@@ -79,12 +80,12 @@ def sensitivity(experiment: Experiment, *, out: Path | None = None, method: str 
     if count < 2 or (method == "sobol" and count & (count - 1)):
         raise ConfigError(f"{_HERE}: --samples {count} (expected {'2 or more' if method == 'morris' else 'a power of two above 1'})")
     fixed = inputs.as_overrides(overrides)
-    base = experiments.run(experiment, overrides=[*fixed, "sweep=null"])
+    base = experiments.run(experiment, overrides=[*fixed, "sweep=null"], policies=policies)
     settled = _settled(base.data["experiment_resolved"])
     space = space_of(base.data, parameters, band)
     wanted = _metrics(base, metrics, method)
     drawn = _drawn(method, space, count, seed)
-    jobs = _run(settled, [space.point(row) for row in drawn], out, workers, on, resume, limits, progress)
+    jobs = _run(settled, [space.point(row) for row in drawn], out, workers, on, resume, limits, policies, progress)
     rows, ends = [], {}
     for name in wanted:
         values = [_value(job, name) for job in jobs]
@@ -135,14 +136,14 @@ def _settled(resolved: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _run(experiment: Experiment, points: list[dict[str, Any]], out: Path | None, workers: int | None, on: str, resume: bool, limits: Limits,
-         progress: Progress | None) -> list[Job]:
+         policies: Sequence[type], progress: Progress | None) -> list[Job]:
     """Every point runs once: paths cross, and so do samples."""
     keys = [hashlib.sha256(json.dumps(point, sort_keys=True).encode()).digest() for point in points]
     first = dict(reversed([(key, index) for index, key in enumerate(keys)]))
     unique = sorted(first.values())
     origins = {"device": experiments.compose(experiment).origins.at("device")}
     jobs = run_points(experiment, [(None, points[index], origins) for index in unique], out=out, overrides=[], workers=workers, on=on,
-                      resume=resume, limits=limits, progress=progress)
+                      resume=resume, limits=limits, policies=policies, progress=progress)
     for job in jobs:
         if job.metrics is None:
             raise RunError(f"a run with other parameters failed: {job.error}")

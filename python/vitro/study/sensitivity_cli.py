@@ -7,6 +7,7 @@ import typer
 from ..base import terminal
 from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
 from ..execute.task import Limits
+from ..policy.files import Policies, load
 from .sensitivity import READING, nothing_moves, table
 from .sensitivity import sensitivity as run_sensitivity
 from .table import as_records
@@ -25,7 +26,8 @@ def sensitivity(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                 most: Annotated[int, typer.Option("--most", min=1, help="How many parameters the tables show.")] = 10,
                 seed: Annotated[int, typer.Option(min=0)] = 1, workers: Workers = None, on: On = "local",
                 resume: Annotated[bool, typer.Option("--resume", help="Take what has run from the store of DIR.")] = False,
-                limit: Limit = None, retries: Retries = 1, sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
+                limit: Limit = None, retries: Retries = 1, sets: Sets = None, policies: Policies = None, plugins: Plugins = None,
+                as_json: Json = False):
     """Which assumed parameters of the device matter for this experiment: all of them are moved together, within their bands.
 
     Examples:
@@ -37,7 +39,7 @@ def sensitivity(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     with terminal.progress(experiment.stem) as report:
         frame = run_sensitivity(experiment, out=out, method=method, samples=samples, band=band, parameters=parameters or (),
                                 metrics=metrics or (), workers=workers, on=on, resume=resume, limits=Limits(limit, retries), overrides=sets,
-                                seed=seed, progress=report)
+                                seed=seed, policies=load(policies), progress=report)
     facts, shown = frame.attrs, False
     if as_json:
         terminal.print_json({"schema": "vitro.sensitivity/1", **facts, "rows": as_records(frame)})

@@ -38,8 +38,6 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
     """
     if resume and out is None:
         raise ConfigError("a sweep can only be resumed from a folder (out)")
-    if resume and models:
-        raise ConfigError("a sweep with device models in Python can not be resumed: nothing tells whether they are still the same")
     if adopt and not resume:
         raise ConfigError("adopt: expected together with resume, which keeps what it adopts")
     if dask and on != "local":

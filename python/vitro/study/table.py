@@ -6,7 +6,7 @@ import yaml
 from ..base.whole_files import in_place
 from ..running.result import named
 
-HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "io_share", "cache_hit_rate",
+HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_latency_ms.p99", "exposed_io_share", "cache_hit_rate",
               "energy_j_per_token", "peak_memory_bytes")
 
 

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,9 @@ from ..base import inputs, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
 from ..errors import ConfigError, RunError
+from ..policy import bring
 from ..running import experiments
+from ..running.result import Result
 from .points import expanded
 from .jobs import run_points
 from .table import written
@@ -96,18 +98,21 @@ def same(found: str | None, answer: str) -> bool:
 
 def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{prompt}", gold: str = GOLD, answer: str = NUMBER,
           check: str | None = None, limit: int | None = None, workers: int | None = None, on: str = "local", resume: bool = False,
-          overrides: Overrides = None, machine: str | None = None, progress: Progress | None = None) -> "pandas.DataFrame":
+          overrides: Overrides = None, machine: str | None = None, policies: Sequence[type] = (),
+          progress: Progress | None = None) -> "pandas.DataFrame":
     """-> one row per point of the experiment's sweep: accuracy with its standard error, means of latency, energy and tokens.
 
     answer: a regular expression; the first group of its last match in the generated text is compared with the task's answer. check: a
     program that judges in its place. It reads {"task": the line, "text": what was generated} and exits with 0 for right, 1 for wrong.
     out: a folder for results.csv, answers.csv (a row per task and point), accuracy.png, and the runs, which `resume` keeps.
+    policies: as in run().
     """
     import pandas
     pattern = _pattern("answer", answer)
     todo = read_tasks(file, template=template, gold=gold, limit=limit)
     # An experiment need not have a prompt of its own.
-    fixed = [f"workload.prompt={json.dumps(todo[0].prompt, ensure_ascii=False)}", *inputs.as_overrides(overrides)]
+    fixed = [f"workload.prompt={json.dumps(todo[0].prompt, ensure_ascii=False)}", *inputs.as_overrides(overrides),
+             *bring.overrides(policies)]
     whole = experiments.compose(experiment, overrides=fixed, machine=machine)
     with with_origins(lambda: whole.origins):
         chosen = expanded(whole.resolved["sweep"]) if whole.resolved.get("sweep") else [(None, {}, {})]
@@ -116,7 +121,7 @@ def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{pr
         origins = {key: whole.origins.at(*step) for key, step in steps.items()}
         listed += [(label, point | {"workload.prompt": task.prompt}, origins | {"workload.prompt": f"{file}:{task.line}"}) for task in todo]
     jobs = run_points(experiment, listed, out=out, overrides=fixed, workers=workers, on=on, resume=resume, machine=machine,
-                      progress=progress)
+                      policies=policies, progress=progress)
     folder = outputs.folder(out, "out")
     rows, answers = [], []
     for index, (label, point, _) in enumerate(chosen):
@@ -149,7 +154,7 @@ def summary(judged: list[dict[str, Any]]) -> dict[str, Any]:
     return {"tasks": count, "accuracy": right / count, "standard_error": math.sqrt(centre * (1 - centre) / (count + 4)), **mean}
 
 
-def _cost(result):
+def _cost(result: Result) -> dict[str, Any]:
     """Of one answer, from the prompt on. A run without scaling ends with its last token."""
     metrics = result.metrics
     scaling = metrics.get("scaling")
@@ -161,7 +166,7 @@ def _cost(result):
             "tokens": scaling["generated_tokens"] if scaling else tokens}
 
 
-def _checked(program, task, text):
+def _checked(program: str, task: Task, text: str) -> bool:
     try:
         answer = subprocess.run([program], input=json.dumps({"task": task.fields, "text": text}), text=True, capture_output=True,
                                 timeout=SECONDS, check=False)
@@ -175,19 +180,19 @@ def _checked(program, task, text):
     return answer.returncode == 0
 
 
-def _pattern(name, text):
+def _pattern(name: str, text: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except re.error as error:
         raise ConfigError(f"{name}: {text!r} is no regular expression: {error}") from None
 
 
-def _number(text):
+def _number(text: str) -> decimal.Decimal:
     value = decimal.Decimal(text.strip().replace(",", "").removeprefix("$").rstrip("."))
     if not value.is_finite():
         raise decimal.InvalidOperation
     return value
 
 
-def _mean(values):
+def _mean(values: list[Any]) -> float | None:
     return None if any(value is None for value in values) else sum(values) / len(values)

@@ -6,6 +6,7 @@ import typer
 
 from ..base import terminal
 from ..base.options import Json, On, Plugins, Sets, Workers
+from ..policy.files import Policies, load
 from .table import as_records
 from .tasks import GOLD, NUMBER
 from .tasks import tasks as run_tasks
@@ -24,7 +25,7 @@ def tasks(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
           workers: Workers = None, on: On = "local",
           resume: Annotated[bool, typer.Option("--resume", help="Keep the runs that are done.")] = False,
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-          sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
+          sets: Sets = None, policies: Policies = None, plugins: Plugins = None, as_json: Json = False):
     """Answer a file of tasks at every point of the experiment's `sweep:`: accuracy against latency and energy.
 
     Examples:
@@ -35,7 +36,7 @@ def tasks(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     """
     with terminal.progress(file.stem) as report:
         frame = run_tasks(experiment, file, out=out, template=template, gold=gold, answer=answer, check=check, limit=limit, workers=workers,
-                          on=on, resume=resume, overrides=sets, machine=machine, progress=report)
+                          on=on, resume=resume, overrides=sets, machine=machine, policies=load(policies), progress=report)
     if as_json:
         terminal.print_json({"schema": "vitro.tasks/1", "out": str(out), "rows": as_records(frame)})
         return

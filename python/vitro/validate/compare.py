@@ -9,10 +9,12 @@ import statistics
 from pathlib import Path
 
 from ..base import inputs, native, outputs, quantities
+from ..base.metric_units import with_present_names
 from ..base.schemas import checked
 from ..base.trees import flatten, nested
 from ..calibrate import measure
 from ..errors import ConfigError, RunError
+from ..execute import places
 from ..running import band as bands
 from ..running import experiments
 from ..running.result import load_result
@@ -21,17 +23,19 @@ from . import energy
 
 METRICS = ("decode_tokens_per_s", "prefill_tokens_per_s", "token_latency_ms.p50", "token_latency_ms.p90", "token_latency_ms.p99",
            "flash_bytes_read.prefill", "flash_bytes_read.decode", *energy.METRICS)
-SHARES = ("io_share", "cache_hit_rate")  # compared by difference: either may be 0
+SHARES = ("exposed_io_share", "cache_hit_rate")  # compared by difference: either may be 0
 NOISE_LIMIT = 0.10  # host against host: above it the machine was too noisy to conclude anything
 APART = 0.10        # pairs that differ by more on host have to be ordered alike
 
 
 def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=None, keep_device=None,
-             with_band=True, cells=1, progress=None):
+             with_band=True, cells=1, on="local", progress=None):
     """-> {"schema", "suite", "rows", "summary"}. device: a path or a tree. out: a folder for traces and results.
     host_results: a folder of results from elsewhere (`vitro bundle`), or of an earlier validation, in place of runs on this machine.
     calibration: a Calibration in place of the device; its passes stand between the rounds of real runs, so that both see the machine in
-    the same states; the device file goes to keep_device. cells: of a battery, as in energy.measured()."""
+    the same states; the device file goes to keep_device. cells: of a battery, as in energy.measured(). on: where the
+    simulations of the band run, as in sweep(); the one whose decisions are compared leaves a trace and runs here, as real runs do."""
+    places.check(on)
     out = outputs.folder(out, "out") if out else None
     tree = None if calibration else device if isinstance(device, dict) else native.call("load_device", inputs.existing(device))
     given = read_host_results(host_results) if host_results else None
@@ -58,11 +62,22 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
         tree = calibration.device()
     if calibration and keep_device:
         measure.write(tree, keep_device)
-    whole(rounds, lambda runner: runner.simulate(tree, with_band))
+    elsewhere = with_band and on != "local"
+    whole(rounds, lambda runner: runner.simulate(tree, with_band and not elsewhere))
+    if elsewhere:
+        _simulate_corners(runners, tree, on)
     rows = [runner.row() for runner in runners]
     return {"schema": "vitro.validate/1", "suite": suite.name, "device": tree.get("name"),
             "calibration": {key: (tree.get("calibration") or {}).get(key) for key in ("date", "cpu", "kernel", "quick")},
             "rows": rows, "summary": summary(rows, suite)}
+
+
+def _simulate_corners(runners, tree, on):
+    wanted = [(runner, sign) for runner in runners for sign in (1, -1)]
+    moved = {sign: bands.corner(tree, sign) for sign in (1, -1)}
+    found = experiments.run_all([(runner.composed("sim", moved[sign]), None) for runner, sign in wanted], on=on)
+    for (runner, sign), result in zip(wanted, found):
+        runner.corners[sign] = result.metrics
 
 
 class _Runner:
@@ -91,11 +106,11 @@ class _Runner:
     def _run(self, wanted):
         """wanted: [(machine, device, folder)], of one machine. -> [Result]"""
         try:
-            return experiments.run_all([(self._composed(machine, device), folder) for machine, device, folder in wanted])
+            return experiments.run_all([(self.composed(machine, device), folder) for machine, device, folder in wanted])
         except RunError as error:
             raise RunError(f"{self.case.id} on {wanted[0][0]}: {error}") from None
 
-    def _composed(self, machine, device):
+    def composed(self, machine, device):
         experiment = self.case.experiment | ({"device": device} if device else {})
         return experiments.compose(experiment, overrides=self.case.overrides, machine=machine)
 
@@ -107,11 +122,11 @@ class _Runner:
         return self.out / self.case.id / machine
 
     def row(self):
-        runs = [flatten(run.metrics) for run in self.host]
+        runs = [with_present_names(flatten(run.metrics)) for run in self.host]
         for run, found in zip(runs, self.energies):
             run |= {name: value for name, value in found.metrics.items() if value is not None}
         if self.kept is not None:
-            runs = [flatten(self.kept["host"])]
+            runs = [with_present_names(flatten(self.kept["host"]))]
         speeds = self.kept["host_runs"] if self.kept is not None else [run.get("decode_tokens_per_s") for run in runs]
         host = {name: _median([run.get(name) for run in runs]) for name in (*METRICS, *SHARES)}
         sim = {name: flatten(self.sim.metrics).get(name) for name in (*METRICS, *SHARES)}

@@ -1,5 +1,6 @@
 #include "engine/app/experiment.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "engine/ops/variants.hpp"
@@ -153,7 +154,33 @@ TEST(Experiment, unknown_keys_are_refused_with_the_nearest_known_one) {
 
 TEST(Experiment, a_simulation_needs_a_device_and_shapes_need_a_source_of_outcomes) {
   EXPECT_NE(error_of("machine", "\"sim\"").find("device"), std::string::npos);
-  EXPECT_NE(error_of("model", R"({"name": "x", "shape": {}})").find("engine.function"), std::string::npos);
+  const auto on_shapes = [](const std::string& engine) {
+    Node root = parse_json(kMinimal, "e.json");
+    root.set("model", parse_json(R"({"name": "x", "shape": {}})", "e.json"));
+    root.set("engine", parse_json(engine, "e.json"));
+    return root;
+  };
+  const auto refused = [&](const std::string& engine) -> std::string {
+    try {
+      read_experiment(on_shapes(engine));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(refused(R"({"function": "compute"})").find("engine.function"), std::string::npos);
+  for (const char* on : {"true", "\"on\"", "\"yes\""}) {
+    const std::string message = refused(fmt::format(R"({{"numerics": {}}})", on));
+    EXPECT_NE(message.find("e.json:1: engine.numerics: "), std::string::npos) << message;
+    EXPECT_NE(message.find("shapes and no weights"), std::string::npos) << message;
+  }
+  EXPECT_NE(refused(R"({"numerics": "of"})").find("expected true or false"), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"name": "x"})").find("e.json:1: model: has neither weights nor shapes"), std::string::npos);
+  EXPECT_EQ(read_experiment(on_shapes("{}")).engine.function, FunctionKind::draw);
+  EXPECT_EQ(read_experiment(on_shapes("null")).engine.function, FunctionKind::draw);
+  EXPECT_EQ(read_experiment(on_shapes(R"({"numerics": false})")).engine.function, FunctionKind::draw);
+  EXPECT_EQ(read_experiment(on_shapes(R"({"replay": "a.rec"})")).engine.function, FunctionKind::replay);
+  EXPECT_EQ(read_experiment(on_shapes("{}")).resolved.find_path("engine.function")->text(), "draw");
   EXPECT_NE(error_of("engine.function", "\"replay\"").find("engine.replay"), std::string::npos);
 }
 

@@ -56,3 +56,18 @@ def test_a_difference_beyond_five_percent_is_off():
 def test_wrong_combinations_are_exit_2(native):
     assert native("characterize", DEVICE, "--cross-fidelity", "--sensitivity").code == 2
     assert native("characterize", DEVICE, "--cross-fidelity", "--only", "dragons").code == 2
+
+
+@pytest.mark.parametrize("what", [("--cross-fidelity", "--only", "npu"), pytest.param(("--only", "cpu"), marks=pytest.mark.all),
+                                  pytest.param(("--only", "cpu", "--sensitivity"), marks=pytest.mark.all)])
+def test_answers_do_not_depend_on_where_they_are_computed(native, what):
+    here = native("characterize", DEVICE, *what, "--json")
+    there = native("characterize", DEVICE, *what, "--json", "--on", "dask", "--workers", "2")
+    assert here.code == there.code == 0, here.err + there.err
+    assert here.json["rows"] and here.json == there.json
+
+
+def test_a_place_that_there_is_not_is_named(native):
+    for more in ((), ("--cross-fidelity",)):
+        answer = native("characterize", DEVICE, *more, "--on", "moon")
+        assert answer.code == 2 and "--on: 'moon' (expected local, dask" in answer.err

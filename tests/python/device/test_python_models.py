@@ -98,8 +98,30 @@ def test_a_sweep_over_a_parameter_of_a_model(native):
     frame = vitro.sweep(tree, device=phone("dram"), models=[FixedDram])
     assert list(frame["decode_tokens_per_s"]) == sorted(frame["decode_tokens_per_s"], reverse=True)
     assert (frame["status"] != "failed").all()
-    with pytest.raises(vitro.ConfigError, match="can not be resumed"):
-        vitro.sweep(tree, out=native.folder / "out", resume=True, device=phone("dram"), models=[FixedDram])
+
+
+def test_a_sweep_runs_again_what_another_content_of_a_model_decides(native):
+    tree = {"experiment": "sweep", "machine": "sim", "model": {"gguf": str(MODEL)}, "workload": {"prompt": "Once", "output_tokens": 3},
+            "engine": {"policy": "dense", "units": ["cpu0"]}, "sweep": {"device.dram.per_request": ["500 us", "1 ms"]}}
+
+    def model(late_ps):
+        class Kept(FixedDram):
+            def serve(self, now_ps, request):
+                return super().serve(now_ps, request) + late_ps
+        return Kept
+
+    class Beside(vitro.DramModel):
+        def serve(self, now_ps, request):
+            return now_ps + 1
+
+    def swept(*models):
+        frame = vitro.sweep(tree, out=native.folder / "out", resume=True, device=phone("dram", model="Kept"), models=models)
+        return list(frame["identity"]), list(frame["decode_tokens_per_s"]), list(frame["wall_s"])
+    first = swept(model(10**8))
+    assert swept(model(10**8)) == first, "from the store, times of the wall included"
+    assert swept(model(10**8), Beside) == first, "a model that the device does not name is nothing to it"
+    other = swept(model(10**9))
+    assert not set(other[0]) & set(first[0]) and all(slower < faster for slower, faster in zip(other[1], first[1]))
 
 
 def test_an_exception_comes_back_with_its_traceback(native):

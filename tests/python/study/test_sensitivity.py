@@ -6,11 +6,14 @@ from types import SimpleNamespace
 import numpy
 import pandas
 import pytest
+import vitro
 from vitro.errors import ConfigError
 from vitro.study import store
 from vitro.study.sensitivity import Space, _drawn, _effects, sensitivity, space_of
 
 SPACE = Space(device={}, names=["a", "b", "c"], fixed=[], band=0.1)
+SHAPE = {"family": "llama", "name": "wide", "layers": 2, "width": 1024, "heads": 8, "kv_heads": 8, "ffn": 1024, "vocab": 512,
+         "context": 256, "norm_eps": 1e-5, "activation": "relu", "rope_base": 10000, "predictor_rank": 64}
 EXPERIMENT = """
 experiment: small
 machine: sim
@@ -83,6 +86,25 @@ def test_the_command_shows_what_matters(native, small):
     assert "interaction: how much that change differs" in lines[-1] and lines[-2] == "parameters with less effect: 1"
 
 
+def test_a_policy_in_python_is_used_in_every_run(native, small):
+    class Kept(vitro.Eviction):
+        """gives nothing up"""
+
+        name = "kept_forever"
+
+        def victim(self, held):
+            return None
+
+    rule = {"engine": {"policy": "neuron_cluster", "layout": "bundles", "units": ["cpu1"], "clusters": {"io_core": "cpu0"},
+                       "activations": "int8", "weights": {"eviction": "kept_forever"}}, "memory.ffn_in_dram": "50%",
+            "model": {"format": "q4_0", "shape": SHAPE}}
+    asked = {"parameters": ["cpu.mid.core_bandwidth"], "samples": 2, "metrics": ["decode_tokens_per_s"], "overrides": rule}
+    frame = sensitivity(small, policies=[Kept], **asked)
+    assert frame.attrs["values"]["decode_tokens_per_s"] > 0 and frame.attrs["runs"] == 4
+    with pytest.raises(ConfigError, match="kept_forever"):
+        sensitivity(small, **asked)
+
+
 @pytest.mark.all
 def test_what_moves_nothing_is_a_line_and_the_columns_are_explained_once(native, small):
     metrics = [part for name in ("decode_tokens_per_s", "ttft_ms", "unit_submissions_per_token") for part in ("--metric", name)]
@@ -112,7 +134,7 @@ def test_points_whose_short_checksums_agree_are_two(monkeypatch):
     points = [{"device": name} for name in ("plumless", "buckeroo", "plumless")]
     monkeypatch.setattr(module.experiments, "compose", lambda _: SimpleNamespace(origins=SimpleNamespace(at=lambda _: None)))
     monkeypatch.setattr(module, "run_points", lambda _, asked, **__: [SimpleNamespace(metrics=point["device"]) for _, point, _ in asked])
-    jobs = module._run(None, points, None, None, "local", False, None, None)
+    jobs = module._run(None, points, None, None, "local", False, None, (), None)
     assert [job.metrics for job in jobs] == ["plumless", "buckeroo", "plumless"]
 
 

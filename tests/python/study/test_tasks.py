@@ -109,3 +109,15 @@ def test_a_program_may_judge(native, tmp_path):
     assert answer.code == 1 and "left with 7 for the task of line 1" in answer.err
     answer = native("tasks", experiment, lines(tmp_path, *rows), "--check", tmp_path / "none", "--out", "o")
     assert answer.code == 2 and "No such file" in answer.err
+
+
+def test_a_policy_in_python_is_used_for_each_task(native, tmp_path):
+    (tmp_path / "mine.py").write_text('import vitro\n\n\nclass Still(vitro.Eviction):\n    """gives nothing up"""\n\n'
+                                      '    name = "still"\n\n    def victim(self, held):\n        return None\n')
+    text = EXPERIMENT.replace("{threads: 1}", "{policy: neuron_cluster, weights: {eviction: still}}").replace("host", "sim")
+    path = native.write(f"{text}device: {ROOT / 'configs/devices/oneplus12.yaml'}\nmemory: {{ffn_in_dram: 50%}}\n")
+    words = ("tasks", path, lines(tmp_path, {"prompt": "One day", "answer": 1}), "--out", "o", "--json")
+    answer = native(*words, "--policy", "mine.py:Still")
+    assert answer.code == 0 and answer.json["rows"][0]["tasks"] == 1, answer.err
+    refused = native(*words)
+    assert refused.code == 2 and "still" in refused.err

@@ -58,6 +58,27 @@ def test_the_small_suite_is_exact_in_all_that_noise_can_not_touch(native, tmp_pa
     assert all((tmp_path / "again" / path).exists() for path in new["traces"].values()) and len(new["traces"]) == 2
 
 
+@pytest.mark.all
+def test_the_band_is_the_same_wherever_it_is_simulated(native):
+    words = ("validate", SUITES / "small.yaml", "--device", DEVICE, "--runs", 1, "--only", "embedded.q4_0", "--json")
+    here, there = native(*words), native(*words, "--on", "dask")
+    assert here.code == there.code == 0, here.err + there.err
+    for one, other in zip(here.json["rows"], there.json["rows"], strict=True):
+        assert one["sim"] == other["sim"] and one["band"] == other["band"] and one["band"]
+    refused = native(*words, "--on", "moon")
+    assert refused.code == 2 and "--on: 'moon'" in refused.err
+
+
+def test_recorded_metrics_have_their_present_names():
+    """Recorded before waiting for flash had the name that it has now."""
+    kept = validate.read_kept(RECORDED)
+    runner = validate._Runner(SimpleNamespace(id=next(iter(kept)), group=lambda: ("m",)), None, [], next(iter(kept.values())))
+    runner.sim = Result({"metrics": {"exposed_io_share": 0.25}, "machine": "sim"})
+    row = runner.row()
+    assert row["host"]["exposed_io_share"] == next(iter(kept.values()))["host"]["io_share"]
+    assert row["difference"]["exposed_io_share"] == 0.25 - row["host"]["exposed_io_share"]
+
+
 def test_passes_of_the_calibration_stand_between_the_rounds(monkeypatch, tmp_path):
     said = []
 
