@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..base import inputs, outputs
+from ..base import inputs, no_code, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
 from ..errors import ConfigError, RunError
@@ -104,6 +104,8 @@ def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{pr
     out: a folder for results.csv, answers.csv (a row per task and point), accuracy.png, and the runs, which `resume` keeps.
     """
     import pandas
+    if check:
+        no_code.refuse("--check", check)
     pattern = _pattern("answer", answer)
     todo = read_tasks(file, template=template, gold=gold, limit=limit)
     # An experiment need not have a prompt of its own.

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, On, Plugins, Sets, Workers
+from ..base.options import Json, NoCode, On, Plugins, Sets, Workers
 from .table import as_records
 from .tasks import GOLD, NUMBER
 from .tasks import tasks as run_tasks
@@ -24,7 +24,7 @@ def tasks(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
           workers: Workers = None, on: On = "local",
           resume: Annotated[bool, typer.Option("--resume", help="Keep the runs that are done.")] = False,
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-          sets: Sets = None, plugins: Plugins = None, as_json: Json = False):
+          sets: Sets = None, plugins: Plugins = None, no_code: NoCode = False, as_json: Json = False):
     """Answer a file of tasks at every point of the experiment's `sweep:`: accuracy against latency and energy.
 
     Examples:
