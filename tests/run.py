@@ -169,7 +169,7 @@ def pytest(every):
 
 
 def fuzz():
-    """Builds every *_fuzz target and lets each try some thousand inputs, from the seeds in tests/fuzz/<target>."""
+    """Builds every *_fuzz target and lets each try some thousand inputs, from the seeds in tests/fuzz/<target> with the words of <target>.dict."""
     build, log = ROOT / "build" / "asan", RESULTS / "fuzz-build.log"
     with open(log, "w") as out:
         if subprocess.run(["cmake", "-S", ROOT, "--preset", "asan"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
@@ -186,7 +186,7 @@ def fuzz():
         found, seeds = RESULTS / "fuzz" / name, ROOT / "tests" / "fuzz" / name
         found.mkdir(parents=True, exist_ok=True)
         command = [program, f"-runs={FUZZ_RUNS}", "-seed=1", "-max_len=16384", "-max_total_time=120", "-timeout=20", "-rss_limit_mb=1024",
-                   "-malloc_limit_mb=64", f"-artifact_prefix={found}/crash-", found, *([seeds] if seeds.is_dir() else [])]
+                   f"-dict={seeds}.dict", f"-artifact_prefix={found}/crash-", found, seeds]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace")
         if run.returncode:
             tally.fail(f"fuzz: {name}", tail(run.stderr))
