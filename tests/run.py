@@ -169,7 +169,7 @@ def pytest(every):
 
 
 def fuzz():
-    """Builds every *_fuzz target and lets each try some thousand inputs, from the seeds in tests/fuzz/<target> with the words of <target>.dict."""
+    """Builds every *_fuzz target and lets each try some thousand inputs, from tests/fuzz/<target> and the words of <target>.dict."""
     build, log = ROOT / "build" / "asan", RESULTS / "fuzz-build.log"
     with open(log, "w") as out:
         if subprocess.run(["cmake", "-S", ROOT, "--preset", "asan"], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:

@@ -25,8 +25,10 @@ SCHEMAS = {"experiment_fuzz": ["experiment"], "yaml_fuzz": ["plan"]}
 # What no source has in quotes.
 MORE = {"gguf_fuzz": ["GGUF", "PWRI", "blk.0.", "blk.1."], "lora_fuzz": ["GGUF", "blk.0.", ".lora_a", ".lora_b"],
         "pack_fuzz": ["\0", "{\"", "\":", "\",\""],
-        "yaml_fuzz": ["include: ", "- ", ": ", "? ", "&a ", "*a", "<<: *a", "!!str ", "!!binary ", "|\n ", ">-\n ", "---\n", "...\n", "'", "\"",
-                      "\\u0000", "\\ud83d\\ude00", "~", "null", "true", "false", ".inf", ".nan", "1e999", "0x1F", "0o7", "\ufeff", "# ", "%YAML"],
+        "yaml_fuzz": ["include: ", "- ", ": ", "? ", "&a ", "*a", "<<: *a", "!!str ", "!!binary ", "|\n ", ">-\n ",
+                      "---\n", "...\n", "'", "\"",
+                      "\\u0000", "\\ud83d\\ude00", "~", "null", "true", "false", ".inf", ".nan", "1e999", "0x1F", "0o7", "\ufeff", "# ",
+                      "%YAML"],
         "experiment_fuzz": ["DEVICE", "MODEL", "6 MiB", "25%", "10 us", "4 GB/s", "2 GHz"],
         "answer_fuzz": ["\1\0\0\0", "\2\0\0\0", "\3\0\0\0", "\4\0\0\0", "\x1f", "\x0f", "\xff\xff\xff\xff", "\0\0\0\x80"]}
 _TEXT = re.compile(r'(?<![\w\'\\])"([A-Za-z][\w.\-]{1,40})"')
