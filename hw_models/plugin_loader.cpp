@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 
+#include "engine/base/no_code.hpp"
 #include "engine/base/path.hpp"
 #include "hw_models/plugin.hpp"
 
@@ -70,6 +71,7 @@ void fail(const PluginRef& ref, const std::string& problem) {
 const void* symbol(const Library& library, const char* name) { return ::dlsym(library.get(), name); }
 
 Library open_library(const PluginRef& ref) {
+  refuse_code(ref.where, ref.named);
   if (!std::filesystem::exists(ref.path)) {
     fail(ref, fmt::format("is not a file (looked for {}; paths start at the file that names them)", ref.path));
   }

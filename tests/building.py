@@ -65,11 +65,11 @@ def fuzz_targets(build):
 
 
 def fuzz_command(program, results):
-    """-> what runs a fuzzer from the seeds in tests/fuzz/<target>; inputs that it finds go to a folder in `results`."""
+    """-> what runs a fuzzer from tests/fuzz/<target> and the words of <target>.dict; inputs that it finds go to a folder in `results`."""
     found, seeds = results / program.name, ROOT / "tests" / "fuzz" / program.name
     found.mkdir(parents=True, exist_ok=True)
-    return [program, "-seed=1", "-max_len=16384", "-timeout=20", "-rss_limit_mb=1024", "-malloc_limit_mb=64",
-            f"-artifact_prefix={found}/crash-", found, *([seeds] if seeds.is_dir() else [])]
+    return [program, "-seed=1", "-max_len=16384", "-timeout=20", "-rss_limit_mb=1024", f"-dict={seeds}.dict",
+            f"-artifact_prefix={found}/crash-", found, seeds]
 
 
 def failure(name, said):

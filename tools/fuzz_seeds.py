@@ -113,16 +113,124 @@ def models(folder):
     out.add_token_merges(["a t", "\u0120 at", "O n"])
     tensors(out, True, True, 0)
     finish(out)
+    for family in FAMILIES:
+        of_family(folder / f"{family}.gguf", family)
+    formats(folder / "formats.gguf")
+
+
+# What each has beside or in place of what Llama has.
+FAMILIES = {"qwen3": {"heads"}, "bitnet-b1.58": {"sub_norms"}, "qwen2moe": {"biases", "mixture", "gated"}, "qwen3moe": {"heads", "mixture"},
+            "olmoe": {"whole", "mixture"}, "phi3": {"joined"}, "phimoe": {"layer_norm", "mixture"},
+            "deepseek": {"mixture", "shared", "leading_dense"}}
+
+
+def of_family(path, family):
+    """One layer, or two where the first is dense, of float32 zeros: width 8, so that all of it is a few KB."""
+    has, width, heads, ffn, experts = FAMILIES[family], 8, 2, 8, 2
+    head = width // heads
+    out = gguf.GGUFWriter(path, family)
+    out.add_context_length(8)
+    out.add_embedding_length(width)
+    out.add_feed_forward_length(ffn)
+    out.add_head_count(heads)
+    out.add_head_count_kv(heads)
+    out.add_layer_norm_rms_eps(1e-5)
+    out.add_layer_norm_eps(1e-5)
+    layers = 2 if "leading_dense" in has else 1
+    out.add_block_count(layers)
+    if "mixture" in has:
+        out.add_expert_count(experts)
+        out.add_expert_used_count(1)
+        out.add_expert_feed_forward_length(ffn)
+    if "gated" in has:
+        out.add_expert_shared_feed_forward_length(ffn)
+    if "shared" in has:
+        out.add_expert_shared_count(1)
+        out.add_leading_dense_block_count(1)
+
+    def add(name, *shape):
+        out.add_tensor(name, np.zeros(shape, dtype=np.float32))
+
+    def norm(name, size):
+        add(f"{name}.weight", size)
+        if "layer_norm" in has:
+            add(f"{name}.bias", size)
+
+    add("token_embd.weight", VOCAB, width)
+    norm("output_norm", width)
+    if family.startswith("phi"):
+        add("output.weight", VOCAB, width)
+    for layer in range(layers):
+        block = f"blk.{layer}"
+        norm(f"{block}.attn_norm", width)
+        norm(f"{block}.ffn_norm", width)
+        if "joined" in has:
+            add(f"{block}.attn_qkv.weight", 3 * width, width)
+        else:
+            for name in ("attn_q", "attn_k", "attn_v"):
+                add(f"{block}.{name}.weight", width, width)
+                if "biases" in has:
+                    add(f"{block}.{name}.bias", width)
+        add(f"{block}.attn_output.weight", width, width)
+        if "heads" in has or "whole" in has:
+            for name in ("attn_q_norm", "attn_k_norm"):
+                add(f"{block}.{name}.weight", head if "heads" in has else width)
+        if "sub_norms" in has:
+            add(f"{block}.attn_sub_norm.weight", width)
+            add(f"{block}.ffn_sub_norm.weight", ffn)
+        mixed = "mixture" in has and not (layer == 0 and "leading_dense" in has)
+        lead, suffix = ((experts,), "_exps") if mixed else ((), "")
+        if mixed:
+            add(f"{block}.ffn_gate_inp.weight", experts, width)
+        if "joined" in has:
+            add(f"{block}.ffn_up.weight", 2 * ffn, width)
+        else:
+            add(f"{block}.ffn_gate{suffix}.weight", *lead, ffn, width)
+            add(f"{block}.ffn_up{suffix}.weight", *lead, ffn, width)
+        add(f"{block}.ffn_down{suffix}.weight", *lead, width, ffn)
+        if mixed and has & {"gated", "shared"}:
+            for name, shape in (("gate", (ffn, width)), ("up", (ffn, width)), ("down", (width, ffn))):
+                add(f"{block}.ffn_{name}_shexp.weight", *shape)
+            if "gated" in has:
+                add(f"{block}.ffn_gate_inp_shexp.weight", width)
+    finish(out)
+
+
+def formats(path):
+    """A tensor of each of ggml's formats that are read, one block long."""
+    out = gguf.GGUFWriter(path, "llama")
+    for name in ("F32", "F16", "BF16", "Q4_0", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL"):
+        kind = gguf.GGMLQuantizationType[name]
+        _, size = gguf.GGML_QUANT_SIZES[kind]
+        out.add_tensor(name.lower(), np.zeros((1, size), dtype=np.uint8), raw_dtype=kind)
+    finish(out)
+
+
+def answers(folder):
+    """As answer_fuzz reads them: a byte of flags, then the worker's Response (engine/kernels/hexagon/protocol.hpp)."""
+    done, spilled = 1, [0, 0, 0]
+    words = [0, 1, done, 0, 0, 1, 2, *spilled]  # ready, progress, answer, where, checksum, sequence, logged
+    for name, flags, data in (("silent", 0, []), ("done", 31, words), ("lost", 23, words), ("wrong_sums", 15, words),
+                              ("refused", 11, [0, 1, 2, 1])):
+        (folder / name).write_bytes(bytes([flags]) + np.array(data, dtype="<u4").tobytes())
+
+
+YAML = {"anchors.yaml": "a: &a {x: 1, y: [2, 3]}\nb: *a\nc: {<<: *a, y: 4}\n", "texts.yaml": "a: |\n  one\n  two\nb: >-\n  folded\n  text\n"
+        "c: 'it''s'\nd: \"\\u00e9\\x41\\n\"\n", "lists.yaml": "- 1\n- [a, {b: c}]\n-\n  - ~\n  - 1e3\n  - 0x1F\n- ? k\n  : v\n",
+        "nested.json": '{"a": [[[{"b": null}]]], "c": -1.5e-7, "d": "\\ud83d\\ude00"}'}
 
 
 def main(folder):
     folder = pathlib.Path(folder)
     models(folder / "gguf_fuzz")
-    for name in ("lora_fuzz", "pack_fuzz", "recording_fuzz"):
+    for name in ("lora_fuzz", "pack_fuzz", "recording_fuzz", "answer_fuzz", "yaml_fuzz"):
         (folder / name).mkdir(exist_ok=True)
     adapter(folder / "lora_fuzz" / "adapter.gguf")
     packs(folder / "pack_fuzz", folder / "gguf_fuzz" / "llama.gguf")
     recordings(folder / "recording_fuzz")
+    answers(folder / "answer_fuzz")
+    for name, text in YAML.items():
+        (folder / "yaml_fuzz" / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@
 #include "engine/app/experiment.hpp"
 #include "engine/app/old_engine_keys.hpp"
 #include "engine/app/plan.hpp"
+#include "engine/base/no_code.hpp"
 #include "engine/base/path.hpp"
 
 namespace vitro {
@@ -181,6 +182,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
   }
   for (const std::string& text : overrides) apply_override(out, text);
   if (!machine.empty()) out.set("machine", Node::scalar(machine, {std::make_shared<const std::string>("--machine"), 1}));
+  refuse_code_in(out);
   gather_plugins(out);
   resolve_adapters(out);
   apply_plan(out);

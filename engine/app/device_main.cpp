@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/app/session.hpp"
-#include "engine/base/file.hpp"
 #include "engine/base/out_of_memory.hpp"
 
 namespace {
@@ -30,11 +29,7 @@ int run(int argc, char** argv) {
   if (!model.empty()) root.set("model", vitro::Node::map({{"gguf", vitro::Node::scalar(model, {}, true)}}));
   const vitro::Experiment experiment = vitro::read_experiment(root);
   const auto result = vitro::run_experiment(experiment, {out_dir, cache_dir, nullptr}, vitro::make_host);
-  if (!out_dir.empty()) {
-    vitro::OutputFile file(out_dir + "/result.json");
-    file.write(vitro::to_text(result, 2));
-    file.commit();
-  }
+  if (!out_dir.empty()) vitro::write_result(out_dir, result);
   std::printf("%s\n", vitro::to_text(result).c_str());
   return 0;
 }

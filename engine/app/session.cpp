@@ -304,6 +304,12 @@ std::string to_text(const nlohmann::ordered_json& result, int indent) {
   return result.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
+void write_result(const std::string& folder, const nlohmann::ordered_json& result) {
+  OutputFile file(folder + "/result.json");
+  file.write(to_text(result, 2));
+  file.commit();
+}
+
 PerplexityResult measure_perplexity(const Experiment& experiment, const std::string& text, const SessionOptions& options,
                                     const MachineFactory& machines) {
   require_outputs(experiment);

@@ -31,6 +31,8 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
 
 // The result as text: a model may generate bytes that are no UTF-8, and JSON has to be; they become U+FFFD.
 std::string to_text(const nlohmann::ordered_json& result, int indent = -1);
+// result.json of a folder that exists: all of it, or nothing new is there under that name. Throws ConfigError or RunError.
+void write_result(const std::string& folder, const nlohmann::ordered_json& result);
 
 struct PerplexityResult {
   Likelihood likelihood;

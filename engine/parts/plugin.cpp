@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/file.hpp"
+#include "engine/base/no_code.hpp"
 
 namespace vitro {
 namespace {
@@ -21,6 +22,7 @@ void show_our_symbols() {
 }  // namespace
 
 void load_parts(const std::string& path, const std::string& where) {
+  refuse_code(where, path);
   static std::set<std::string> loaded;  // by the policy thread alone, before a run
   const std::string file = canonical_path(path);
   if (loaded.contains(file)) return;

@@ -87,6 +87,7 @@ std::vector<hexagon::Operator> operators() {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<hexagon::Operator> all = operators();
+  const fuzz::Budget budget(size);
   fuzz::Input input(data, size);
   const std::uint8_t flags = input.byte();
   auto transport = std::make_unique<Liar>();

@@ -36,6 +36,7 @@ memory: {ffn_in_dram: 50%}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using fuzz::attempt;
+  const fuzz::Budget budget(size);
   const std::string text(fuzz::text_of(data, size));
   attempt([&] {
     const Node node = parse_yaml(text, "fuzz");

@@ -1,5 +1,5 @@
 // What the fuzz targets share. Only ConfigError and RunError may come out of a reader, and memory must stay in proportion to the input
-// (the fuzz stage sets -rss_limit_mb and -malloc_limit_mb).
+// (budget.hpp).
 #pragma once
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "engine/base/check.hpp"
+#include "tests/fuzz/budget.hpp"
 
 namespace vitro::fuzz {
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "engine/base/file.hpp"
 #include "engine/graph/operator_graph.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/model_config.hpp"
@@ -9,6 +10,7 @@
 #include "engine/model/tokenizer.hpp"
 #include "engine/quant/blocks.hpp"
 #include "tests/fuzz/fuzz.hpp"
+#include "tests/fuzz/gguf_mutator.hpp"
 
 namespace {
 
@@ -38,8 +40,22 @@ void tokenize(const Gguf& gguf) {
 
 }  // namespace
 
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  const InputFile seed(VITRO_FUZZ_SEEDS "/gguf_fuzz/llama.gguf");
+  std::string bytes(seed.size(), '\0');
+  seed.read_at(0, std::as_writable_bytes(std::span(bytes)));
+  const auto parts = fuzz::take_apart(bytes);
+  VITRO_CHECK(parts && parts->tensors.size() > 9 && fuzz::put_together(*parts) == bytes, "a file survives being taken apart");
+  return 0;
+}
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  return vitro::fuzz::mutate_gguf(data, size, most, seed);
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static fuzz::File file;
+  const fuzz::Budget budget(size);
   file.hold(fuzz::text_of(data, size));
   const std::string path = file.path();
   attempt([&] {

@@ -2,12 +2,18 @@
 #include "engine/model/lora_adapter.hpp"
 #include "engine/model/lora_file.hpp"
 #include "tests/fuzz/fuzz.hpp"
+#include "tests/fuzz/gguf_mutator.hpp"
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  return vitro::fuzz::mutate_gguf(data, size, most, seed);
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace vitro;
   static const Gguf base = Gguf::open(VITRO_FUZZ_SEEDS "/gguf_fuzz/llama.gguf");
   static const ModelConfig config = config_from_gguf(base);
   static fuzz::File file;
+  const fuzz::Budget budget(size);
   file.hold(fuzz::text_of(data, size));
   fuzz::attempt([&] {
     const LoraFile lora = LoraFile::open(file.path(), base);

@@ -89,7 +89,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view rest = input.rest();
   const std::size_t end = std::min(rest.find('\0'), rest.size());
   const std::string_view body = end < rest.size() ? rest.substr(end + 1) : std::string_view();
-  file.hold((flags & kPlain) != 0 ? std::string(rest) : packed(flags, rest.substr(0, end), body));
+  model();  // is read once, and not the input's
+  const std::string held = (flags & kPlain) != 0 ? std::string(rest) : packed(flags, rest.substr(0, end), body);
+  const fuzz::Budget budget(held.size());
+  file.hold(held);
   fuzz::attempt([&] { verify_packed(file.path()); });
   fuzz::attempt([&] {
     const PackedModel opened = open_packed(file.path(), model(), "/proc/no-folder");

@@ -6,6 +6,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace vitro;
+  const fuzz::Budget budget(size);
   fuzz::Input input(data, size);
   const bool as_it_is = input.byte() == 1;
   std::string bytes(input.rest());

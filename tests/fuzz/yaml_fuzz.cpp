@@ -4,9 +4,11 @@
 #include <string_view>
 
 #include "engine/base/config.hpp"
+#include "tests/fuzz/budget.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace vitro;
+  const fuzz::Budget budget(size);
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const bool yaml : {true, false}) {
     std::string json;

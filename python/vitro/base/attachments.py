@@ -13,6 +13,7 @@ import random
 import sys
 
 from ..errors import ConfigError
+from . import no_code
 
 TYPE_CHECKING = False  # see vitro/__init__.py
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def packed(name: str, what: str, make: Callable[[], Any]) -> dict[str, Any]:
     """make: a function that gives, in the process of the call, what the extension module wants under `name`. -> JSON."""
+    no_code.refuse(name, what)
     try:
         import cloudpickle
     except ImportError as error:
@@ -41,6 +43,7 @@ def unpacked(attachments: list[dict[str, Any]]) -> dict[str, Any]:
         return {}
     found = {}
     for data in attachments:
+        no_code.refuse(str(data["name"]), "a pickled object")
         sys.path += [folder for folder in data["path"] if folder not in sys.path]
         for name, text in data["cells"].items():
             linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)

@@ -5,8 +5,20 @@ from typing import Annotated, Optional
 
 import typer
 
+from . import no_code
+
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
+
+
+def _no_code(wanted):
+    """Runs take it from the environment, which their processes inherit."""
+    if wanted:
+        os.environ[no_code.VARIABLE] = "1"
+
+
+NoCode = Annotated[bool, typer.Option("--no-code", callback=_no_code, is_eager=True, help="Refuse plug-ins, Python and programs that the "
+                                      "study brings, before any is loaded. VITRO_NO_CODE=1 does the same.")]
 
 
 def _plugins(paths):

@@ -63,6 +63,7 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     env = {"GLIBC_TUNABLES": MALLOC_TUNABLES} | os.environ | (env or {}) | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
+        "PYTHONSAFEPATH": "1",  # a study's folder may hold a json.py
         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, On, Plugins, Workers
+from ..base.options import Json, NoCode, On, Plugins, Workers
 from ..errors import ConfigError
 from . import characterize as probing
 from . import cross_fidelity
@@ -18,7 +18,7 @@ def characterize(device: Annotated[Path, typer.Argument(metavar="DEVICE.yaml")],
                                                            "show how far the rows follow. Minutes.")] = False,
                  twins: Annotated[bool, typer.Option("--cross-fidelity", help="Instead: the flow models beside their detailed "
                                                      "twins, 5 % allowed. A minute or two.")] = False,
-                 workers: Workers = None, on: On = "local", plugins: Plugins = None, as_json: Json = False):
+                 workers: Workers = None, on: On = "local", plugins: Plugins = None, no_code: NoCode = False, as_json: Json = False):
     """The device models' own microbenchmarks beside the published values.
 
     Examples:

@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from ..base import fingerprints, process
+from ..base import fingerprints, no_code, process
 from ..base.cache import cache_folder
 from ..base.whole_files import sync_folder
 from ..errors import RunError
@@ -24,7 +24,7 @@ def spec_of(task: Task, limits: Limits) -> dict[str, Any]:
     files = {path: (os.path.abspath(path), sha) for path, sha in task.files.items()}
     return {"function": task.function, "args": list(task.args), "attached": list(task.attached), "exclusive": task.exclusive,
             "files": files, "plugins": {path: fingerprints.of_file(path) for path in plugins}, "engine": fingerprints.engine(),
-            "seconds": limits.seconds}
+            "seconds": limits.seconds, "no_code": no_code.refused()}
 
 
 def perform(spec: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +42,7 @@ def perform(spec: dict[str, Any]) -> dict[str, Any]:
                 exclusive=spec["exclusive"])
     # Also where there are none: those of this worker's own environment are not of the study.
     env = {"VITRO_PLUGINS": os.pathsep.join(_lying(path, sha) or "" for path, sha in spec["plugins"].items())}
+    env |= {no_code.VARIABLE: "1"} if spec["no_code"] else {}
     outcome = perform_here(task, Limits(spec["seconds"]), process.Group(), env)
     return {"value": outcome.value, "error": outcome.error, "seconds": outcome.seconds}
 

@@ -7,9 +7,12 @@
     queue: normal           # and what else dask-jobqueue's SLURMCluster takes: account, interface, job_extra_directives, ...
     patience: 600           # seconds until the first job has to have started
 """
+import json
 from typing import Any
 
+from ..base import native, no_code
 from ..base.inputs import existing
+from ..base.origins import Origins
 from ..base.trees import load_yaml
 from ..errors import ConfigError
 from .cluster import Cluster, without_retries
@@ -20,6 +23,9 @@ _MORE = ("queue", "account", "walltime", "interface", "python", "local_directory
          "job_cpu", "job_mem", "job_extra_directives", "job_directives_skip", "job_script_prologue", "worker_extra_args", "death_timeout",
          "processes", "scheduler_options")
 
+# What runs before, instead of or around the workers.
+_CODE = ("python", "job_extra_directives", "job_script_prologue", "worker_extra_args", "scheduler_options")
+
 
 def settings(path: str) -> dict[str, Any]:
     """Reads FILE of `--on slurm:FILE`. Raises ConfigError."""
@@ -29,6 +35,8 @@ def settings(path: str) -> dict[str, Any]:
     for key in tree:
         if key not in (*_OWN, *_NEEDED, *_MORE):
             raise ConfigError(f"{path}: {key}: unknown key (expected one of {', '.join([*_OWN, *_NEEDED, *_MORE])})")
+    if code := [key for key in tree if key in _CODE or "\n" in str(tree[key])]:
+        no_code.refuse(f"{Origins(native.call('file_origins', path)).at(code[0])}: {code[0]}", json.dumps(tree[code[0]]))
     for key, kind in {**_OWN, **_NEEDED}.items():
         if key in _NEEDED and key not in tree:
             raise ConfigError(f"{path}: {key}: is missing (such as {'cores: 8' if key == 'cores' else 'memory: 16 GB'})")

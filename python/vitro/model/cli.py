@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import inputs, outputs, process, terminal
+from ..base.options import NoCode
 from ..errors import ConfigError, VitroError
 from ..running import experiments
 from ..trace import recordings
@@ -84,7 +85,8 @@ def profile(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")], text: 
 def workload(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
              overrides: Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override a key.")] = None,
              tokens: Annotated[int, typer.Option(min=2, max=65536, help="Of one sequence.")] = 256,
-             layer: Annotated[int, typer.Option(min=0)] = 0, expert: Annotated[int, typer.Option(min=0)] = 0, as_json: Json = False):
+             layer: Annotated[int, typer.Option(min=0)] = 0, expert: Annotated[int, typer.Option(min=0)] = 0,
+             no_code: NoCode = False, as_json: Json = False):
     """Say what the drawn workload of an experiment is like: how often neurons fire, together, again and in batches.
 
     It is about `model.profile` or `engine.profile`; what fires in a model with weights, `vitro profile` records.

@@ -5,6 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import outputs, terminal
+from ..base.options import NoCode
 from ..errors import ConfigError
 from .planner import make_plan
 from .text import text_of
@@ -28,6 +29,7 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
                                                               "MODEL.gguf.")] = None,
          apart: Annotated[Optional[str], typer.Option(metavar="none|layers|experts", help="Whose hot shares may differ, where a recording "
                                                       "or a profile tells them apart. Without it: layers, and of a mixture none.")] = None,
+         no_code: NoCode = False,
          as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Choose which neurons, heads and cores do what (PowerInfer-2, section 5), from probes and an activation profile.
 

@@ -7,6 +7,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from ..base import no_code
 from ..base.inputs import existing
 from ..errors import ConfigError
 from .bring import check_name, described
@@ -24,6 +25,7 @@ def _load(word):
     path, colon, name = word.rpartition(":")
     if not colon or not path.endswith(".py") or not name.isidentifier():
         raise ConfigError(f"--policy: {word} (expected FILE.py:CLASS)")
+    no_code.refuse("--policy", word)
     module = _module_of(Path(existing(path)).resolve())
     if not hasattr(module, name):
         raise ConfigError(f"--policy: {path} has no {name}")

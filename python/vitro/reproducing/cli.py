@@ -4,7 +4,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import On
+from ..base.options import NoCode, On
 from ..errors import ConfigError
 
 
@@ -19,6 +19,7 @@ def reproduce(paper: Annotated[str, typer.Option(metavar="pi2|mnn|tts|tman|npumo
               on: On = "local",
               keep: Annotated[Optional[str], typer.Option(metavar="DIR", help="Keep results there, and take those that are there.")] = None,
               table: Annotated[Optional[str], typer.Option(metavar="FILE", help="Renew the tables of this page.")] = None,
+              no_code: NoCode = False,
               as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """A paper's results beside those of the simulated phone. Rows that are off do not make it fail.
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ..base import fingerprints, quantities
+from ..base import fingerprints, no_code, quantities
 from ..base.cores import usable_cores
 from ..base.figures import relative_error
 from ..base.inputs import Path, Progress
@@ -131,6 +131,8 @@ class Runs:
                 overrides |= moved
                 resolved = experiments.resolve(self.mapped.experiment, overrides=overrides)
         except ConfigError as failure:
+            if no_code.is_refusal(failure):
+                raise
             return _digest([words, end, more]), None, str(failure)
         return _digest(resolved), overrides, None
 

@@ -6,7 +6,7 @@ import typer
 
 from ..base import terminal
 from ..base.metric_units import OLD_NAMES
-from ..base.options import Json, Plugins, Sets
+from ..base.options import Json, NoCode, Plugins, Sets
 from ..base.origins import with_origins
 from ..base.trees import flatten
 from ..errors import ConfigError
@@ -27,7 +27,7 @@ def run(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                                            "band.")] = False,
         policies: Policies = None,
         twice: Annotated[bool, typer.Option("--twice", help="Run again, and fail where a policy decides otherwise.")] = False,
-        plugins: Plugins = None, as_json: Json = False):
+        plugins: Plugins = None, no_code: NoCode = False, as_json: Json = False):
     """Run one experiment.
 
     Examples:

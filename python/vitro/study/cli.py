@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
+from ..base.options import Json, Limit, NoCode, On, Plugins, Retries, Sets, Workers
 from ..base.origins import with_origins
 from ..errors import ConfigError
 from ..execute.task import Limits
@@ -35,7 +35,7 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
           sets: Sets = None, policies: Policies = None,
           twice: Annotated[bool, typer.Option("--twice", help="Run each point again, and fail where a policy decides otherwise.")] = False,
-          plugins: Plugins = None, as_json: Json = False):
+          plugins: Plugins = None, no_code: NoCode = False, as_json: Json = False):
     """Run every point of the experiment's `sweep:`.
 
     Examples:

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
+from ..base.options import Json, Limit, NoCode, On, Plugins, Retries, Sets, Workers
 from ..errors import RunError
 from ..execute.task import Limits
 from ..policy.files import Policies, load
@@ -21,7 +21,7 @@ def search(study: Annotated[Path, typer.Argument(metavar="STUDY.yaml", help="An 
            resume: Annotated[bool, typer.Option("--resume", help="Take what has run from the store, and go on.")] = False,
            limit: Limit = None, retries: Retries = 1,
            machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-           sets: Sets = None, policies: Policies = None, plugins: Plugins = None, as_json: Json = False):
+           sets: Sets = None, policies: Policies = None, plugins: Plugins = None, no_code: NoCode = False, as_json: Json = False):
     """Search a space for the points that are best by several metrics, and print their front.
 
     Examples:

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, Limit, On, Plugins, Retries, Sets, Workers
+from ..base.options import Json, Limit, NoCode, On, Plugins, Retries, Sets, Workers
 from ..execute.task import Limits
 from ..policy.files import Policies, load
 from .sensitivity import READING, nothing_moves, table
@@ -27,7 +27,7 @@ def sensitivity(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
                 seed: Annotated[int, typer.Option(min=0)] = 1, workers: Workers = None, on: On = "local",
                 resume: Annotated[bool, typer.Option("--resume", help="Take what has run from the store of DIR.")] = False,
                 limit: Limit = None, retries: Retries = 1, sets: Sets = None, policies: Policies = None, plugins: Plugins = None,
-                as_json: Json = False):
+                no_code: NoCode = False, as_json: Json = False):
     """Which assumed parameters of the device matter for this experiment: all of them are moved together, within their bands.
 
     Examples:

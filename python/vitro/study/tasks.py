@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..base import inputs, outputs
+from ..base import inputs, no_code, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
 from ..errors import ConfigError, RunError
@@ -108,6 +108,8 @@ def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{pr
     policies: as in run().
     """
     import pandas
+    if check:
+        no_code.refuse("--check", check)
     pattern = _pattern("answer", answer)
     todo = read_tasks(file, template=template, gold=gold, limit=limit)
     # An experiment need not have a prompt of its own.

@@ -5,7 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import terminal
-from ..base.options import Json, On, Plugins, Sets, Workers
+from ..base.options import Json, NoCode, On, Plugins, Sets, Workers
 from ..policy.files import Policies, load
 from .table import as_records
 from .tasks import GOLD, NUMBER
@@ -25,7 +25,7 @@ def tasks(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
           workers: Workers = None, on: On = "local",
           resume: Annotated[bool, typer.Option("--resume", help="Keep the runs that are done.")] = False,
           machine: Annotated[Optional[str], typer.Option(help="sim or host, over the file's own.")] = None,
-          sets: Sets = None, policies: Policies = None, plugins: Plugins = None, as_json: Json = False):
+          sets: Sets = None, policies: Policies = None, plugins: Plugins = None, no_code: NoCode = False, as_json: Json = False):
     """Answer a file of tasks at every point of the experiment's `sweep:`: accuracy against latency and energy.
 
     Examples:

@@ -13,6 +13,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import checkout, device_program, outputs, terminal
+from ..base.options import NoCode
 from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..running import experiments
@@ -110,6 +111,7 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
             binary: Annotated[Optional[Path], typer.Option(metavar="FILE", help="A vitro-device from elsewhere.")] = None,
             runs: Annotated[int, typer.Option(min=1, help="Runs of each experiment.")] = 5,
             only: Annotated[Optional[str], typer.Option(metavar="TEXT", help="Experiments whose id contains this.")] = None,
+            no_code: NoCode = False,
             as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Pack a suite for a machine that has no vitro: one archive to unpack and run.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import outputs, process, terminal
-from ..base.options import On
+from ..base.options import NoCode, On
 from ..base.trees import flatten
 from ..calibrate.measure import Calibration
 from ..errors import ConfigError
@@ -30,7 +30,7 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
             measure: Annotated[bool, typer.Option("--calibrate", help="Measure the device between the rounds of runs and write it to "
                                                   "--device, so that both see the machine in the same states.")] = False,
             realtime: Annotated[bool, typer.Option("--realtime", help="Before all other processes of this machine: needs root.")] = False,
-            on: On = "local",
+            on: On = "local", no_code: NoCode = False,
             as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")] = False):
     """Run a suite on this machine and on its simulation, and compare them. Exit code 1 when a bound of the suite does not hold.
 

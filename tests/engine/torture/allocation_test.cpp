@@ -8,12 +8,18 @@
 #include "engine/base/rng.hpp"
 #include "tests/effort.hpp"
 #include "tests/engine/torture/bench.hpp"
+#include "tests/engine/torture/failing_allocations.hpp"
+
+namespace vitro::test {
+
+bool counts = false;
+std::uint64_t allocations = 0, failing = kNone;
+
+}  // namespace vitro::test
 
 namespace {
 
-// Counted in a child process, which is single-threaded; failing: which one of them.
-bool counts = false;
-std::uint64_t allocations = 0, failing = ~std::uint64_t{0};
+using vitro::test::allocations, vitro::test::counts, vitro::test::failing;
 
 void* allocate(std::size_t size) {
   if (counts && allocations++ == failing) {
@@ -35,6 +41,8 @@ void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); 
 
 namespace vitro {
 namespace {
+
+using test::allocations, test::counts, test::failing;
 
 TEST(Allocation, that_fails_ends_the_process_with_one_line) {
   ::pthread_atfork(nullptr, nullptr, [] {
@@ -59,7 +67,7 @@ TEST(Allocation, that_fails_ends_the_process_with_one_line) {
     for (const std::uint64_t n : chosen) {
       failing = n;
       const Observation seen = isolated(subject, 60);
-      failing = ~std::uint64_t{0};
+      failing = test::kNone;
       const std::string what = configuration.name + (": allocation " + std::to_string(n)) + " of " + std::to_string(all);
       if (seen.end == Observation::End::tokens) {  // the child makes fewer than were counted here
         EXPECT_GT(n, all / 2) << what;
