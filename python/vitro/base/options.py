@@ -5,12 +5,16 @@ from typing import Annotated, Optional
 
 import typer
 
+from .inputs import require_utf8
+
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 
 def _plugins(paths):
     """Runs take plug-ins from the environment, which their processes inherit."""
+    for path in paths or ():
+        require_utf8(str(path), "--plugin")
     if paths:
         kept = os.environ.get("VITRO_PLUGINS")
         os.environ["VITRO_PLUGINS"] = os.pathsep.join([*([kept] if kept else []), *(str(path.absolute()) for path in paths)])

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
-from ..base.origins import Origins, with_origins
+from ..base.origins import Origins, of_run, with_origins
 from ..base.whole_files import in_place
 from ..device.device import Device
 from ..device.models import attached as attached_models
@@ -80,7 +80,8 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     """The same with what run() attaches. band: gives the metrics of another experiment."""
     folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
+    with of_run(lambda: composed.origins):
+        answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
     completed(answer, time.perf_counter() - began)
     if band:
         answer["prediction_band"], note = bands.band_of(answer, band)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.frames import html_table, polars_frame
+from ..base.inputs import existing
 from ..base.terminal import number
 from ..errors import ConfigError
 
@@ -280,8 +281,5 @@ def _decisions(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 def _inside(path: str | os.PathLike[str], name: str) -> Path:
     path = Path(path)
-    path = path / name if path.is_dir() else path
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file")
-    return path
+    return Path(existing(path / name if path.is_dir() else path))
 
