@@ -171,6 +171,8 @@ def test_what_a_run_alone_can_judge_is_named_by_file_and_line(native):
     path.write_text("\n".join(lines) + "\n")
     answer = native("run", path)
     assert answer.code == 2 and "exp.yaml:9: memory.budget: " in answer.err, answer.err
+    answer = native("run", path, "--machine", "host", "--set", "memory.budget=8 MiB", "--set", "engine.products.isa=avx9")
+    assert answer.code == 2 and 'vitro: --set engine.products.isa:1: engine.products.isa: "avx9" is unknown' in answer.err, answer.err
     answer = native("run", path, "--set", "memory=null", "--set", "engine.units=[cpu99]")
     assert answer.code == 2 and 'vitro: --set engine.units:1: engine.units: oneplus12 has no "cpu99"' in answer.err, answer.err
     path.write_text("\n".join(lines[:-2]).replace("[cpu0]", "[cpu99]") + "\n")

@@ -18,6 +18,9 @@ def in_place(path: Path) -> Iterator[Path]:
     try:
         yield unfinished
         os.replace(unfinished, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write does not know to what
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -69,7 +69,7 @@ def run(experiment: Experiment, *, overrides: Overrides = None, machine: str | N
 def run_composed(composed: Composed, *, models: Iterable[type] = (), policies: Sequence[type] = (), twice: bool = False,
                  scorer: Callable[[Sample], float] | None = None, out: Path | None = None, progress: Progress | None = None,
                  band: bool = False) -> Result:
-    """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/calibrate.md)."""
+    """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/guide/calibrate.md)."""
     attached = [*attached_models(tuple(models)), *attached_scorer(scorer), *bring.attached(policies, twice=twice)]
     return call_run(composed, attached=attached, out=out, progress=progress,
                     band=(lambda tree: run(tree, policies=policies).metrics) if band else None)

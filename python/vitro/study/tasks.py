@@ -68,7 +68,7 @@ def read_tasks(path: Path, *, template: str = "{prompt}", gold: str = GOLD, limi
             raise ConfigError(f'{path}:{number}: "answer" is {"missing" if "answer" not in fields else fields["answer"]} (expected a text)')
         try:
             prompt = template.format_map(fields)
-        except (KeyError, IndexError, ValueError, AttributeError, TypeError) as error:
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError, MemoryError) as error:
             raise ConfigError(f"{path}:{number}: the template {template!r} does not fit: {error} (there are {', '.join(fields)})") from None
         answer = extracted(pattern, str(fields["answer"]))
         if not answer:

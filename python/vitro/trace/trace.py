@@ -205,6 +205,7 @@ def _from_events(events: list[dict[str, Any]]) -> Trace:
         if event["ph"] == "X":
             track = tracks.get((event["pid"], event["tid"]), str(event["tid"]))
             times = _number(event["ts"]), _number(event["dur"])
+            _number(sum(times))
             spans.append((group, track, _text(event["name"]), *times, _detail(event.get("args"))))
             begun[event["pid"], event["tid"], spans[-1][3]] = spans[-1]
         elif event["ph"] in ("t", "f") and "id" in event:

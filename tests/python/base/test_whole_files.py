@@ -50,8 +50,9 @@ def test_a_disk_that_is_full_leaves_what_was_there(tmp_path, monkeypatch, name):
         raise OSError(errno.ENOSPC, "No space left on device")
     monkeypatch.setattr(Path, "write_text", full)
     monkeypatch.setattr(Figure, "savefig", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as error:
         WRITERS[name](path)
+    assert error.value.filename == str(path)
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == [name]
 
 
