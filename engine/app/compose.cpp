@@ -61,7 +61,7 @@ Node load_part(std::string_view key, const Node& value, const std::string& base)
     if (key == "model" && path.ends_with(".gguf")) {
       return Node::map({{"gguf", Node::scalar(path, value.origin(), true)}}, value.origin());
     }
-    if (!fs::exists(path)) {
+    if (!fs::is_regular_file(path)) {
       fail_at(value.origin(), key,
               fmt::format("\"{}\" is not a file (looked for {}; paths start at the file that names them)", value.text(), path));
     }

@@ -16,7 +16,7 @@
 namespace vitro {
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe that nobody writes to opens, too, to be refused
   if (fd_ < 0) throw ConfigError(fmt::format("{}: can not open: {}", path_, std::strerror(errno)));
   struct stat info{};
   const bool known = ::fstat(fd_, &info) == 0;
@@ -61,6 +61,10 @@ std::string read_text(const std::string& path) {
 }
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)), temporary_(fmt::format("{}.{}.partial", path_, ::getpid())) {
+  struct stat there{};  // commit() would put a file in the place of a device such as /dev/null
+  if (::stat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
+    throw ConfigError(fmt::format("{}: can not write: not a regular file", path_));
+  }
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd_ < 0) throw ConfigError(fmt::format("{}: can not write: {}", path_, std::strerror(errno)));
 }

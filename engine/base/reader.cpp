@@ -24,6 +24,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// How many letters may differ for two names to be one with a slip: two, and of a short name less than half.
+bool is_near(std::string_view name, std::string_view key) { return edit_distance(name, key) <= std::min<std::size_t>(2, name.size() / 2); }
+
 constexpr double kMostBytes = 0x1p62, kMostSeconds = 4e6;
 
 }  // namespace
@@ -62,6 +65,10 @@ const Node& Reader::require(std::string_view key) {
 
 void Reader::fail(std::string_view key, std::string_view problem) const {
   const Node* value = node_->find(key);
+  for (const auto& [name, other] : node_->entries()) {  // of a key that is not there, a misspelt one says more than what its absence means
+    if (value != nullptr || known_.contains(name) || !is_near(name, key)) continue;
+    fail_at(other.origin(), name_of(name), fmt::format("unknown key (did you mean \"{}\"?)", key));
+  }
   fail_at(value != nullptr ? value->origin() : node_->origin(), name_of(key), problem);
 }
 
@@ -250,6 +257,7 @@ void Reader::finish(const std::vector<std::string_view>& also) const {
     std::string_view nearest;
     std::size_t best = 3;
     for (const std::string_view candidate : names) {
+      if (!is_near(key, candidate)) continue;
       const std::size_t distance = edit_distance(key, candidate);
       if (distance < best) best = distance, nearest = candidate;
     }

@@ -34,8 +34,9 @@ class TreeBuilder {
   const Node& close() {
     Open top = std::move(stack_.back());
     stack_.pop_back();
-    const Origin origin = top.origin;
-    if (top.merged) top.entries = with_merged(std::move(top.entries), *top.merged, origin);
+    Origin origin = top.origin;  // parsers see a map below its key: in the line of its first entry
+    if (!stack_.empty() && stack_.back().key) origin.line = stack_.back().lines.at(*stack_.back().key);
+    if (top.merged) top.entries = with_merged(std::move(top.entries), *top.merged, {origin.file, top.lines.at("<<")});
     return place(top.is_map ? Node::map(std::move(top.entries), origin) : Node::list(std::move(top.items), origin), origin);
   }
 

@@ -116,13 +116,14 @@ _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 
 def main(args=None):
     """-> the exit code. Every failure is one message on stderr."""
+    terminal.speak_anyhow()
     try:
         code = app(args, prog_name="vitro", standalone_mode=False) or 0
         if code == _INTERRUPTED:
             terminal.say("vitro: interrupted")
         return code
     except VitroError as error:
-        terminal.say(f"vitro: {error}")
+        terminal.say(f"vitro: {terminal.printable(str(error))}")
         return error.exit_code
     except typer.TyperException as error:
         if said := error.format_message():  # nothing where a command alone has printed its help

@@ -1,4 +1,5 @@
 """The command line's promises: examples in every help, exit codes, one message, JSON alone on stdout."""
+import os
 import signal
 import subprocess
 import sys
@@ -121,11 +122,27 @@ def test_out_leaves_result_trace_decisions_and_report(fake, tmp_path):
     (["calibrate", "--out", "nowhere/host.yaml"], "nowhere/host.yaml can not be written"),
     (["bundle", "exp.yaml", "--out", "nowhere/b.tar.gz"], "nowhere/b.tar.gz can not be written"),
     (["predictors", "exp.yaml", "exp.yaml", "-o", "nowhere/p.gguf"], "nowhere/p.gguf can not be written"),
+    (["run", "exp.yaml", "--out", b"\xff"], "is not UTF-8 text"),
+    (["sweep", "exp.yaml", "--set", "sweep={seed: [1]}", "--out", b"\xff"], "is not UTF-8 text"),
+    (["quantize", "exp.yaml", b"\xff.gguf", "--scheme", "q8_0"], "is not UTF-8 text"),
+    (["list", "plugins", "--plugin", b"\xff.so"], "is not UTF-8 text"),
+    (["plan", "exp.yaml", "--device", b"\xff.yaml", "-o", "p.yaml"], "is not UTF-8 text"),
+    (["run", "pipe"], "pipe: is no regular file"),
+    (["run", "/dev/zero"], "/dev/zero: is no regular file"),
+    (["validate", "/dev/zero", "--device", "exp.yaml"], "/dev/zero: is no regular file"),
+    (["trace", "summary", "pipe"], "pipe: is no regular file"),
+    (["trace", "diff", "/dev/zero", "pipe"], "/dev/zero: is no regular file"),
+    (["tasks", "exp.yaml", "/dev/zero", "--out", "o"], "/dev/zero: is no regular file"),
+    (["quantize", "exp.yaml", "pipe", "--scheme", "q8_0"], "pipe is no regular file (expected a file to write)"),
+    (["plan", "exp.yaml", "--device", "exp.yaml", "-o", "pipe"], "pipe is no regular file (expected a file to write)"),
+    (["sweep", "exp.yaml", "--out", "o", "--trace", "\u00b2"], "expected the number of a point"),
 ])
 def test_wrong_input_is_exit_2_with_one_message(fake, args, part):
     fake.write(name="exp.yaml")
     (fake.folder / "bytes").write_bytes(b"\xf4\xff")
+    os.mkfifo(fake.folder / "pipe")  # stands for devices, too, such as /dev/null: neither is waited for, nor replaced by a file
     answer = fake(*args)
+    assert (fake.folder / "pipe").is_fifo()
     assert answer.code == 2
     assert part in answer.err
     assert answer.err.count("\n") == 1
@@ -146,6 +163,42 @@ def test_broken_yaml_names_file_and_line(fake):
 def test_what_the_command_line_reads_is_named_by_file_and_line(fake, lines, said):
     answer = fake("run", fake.write(f"experiment: x\n{lines}\n"))
     assert answer.code == 2 and said in answer.err, answer.err
+
+
+def test_what_a_run_alone_can_judge_is_named_by_file_and_line(native):
+    lines = ["experiment: x", f"device: {ROOT}/configs/devices/oneplus12.yaml",
+             f"model: {{gguf: {ROOT}/configs/models/embedded/stories-reglu-3m.f16.gguf}}", "engine:", "  policy: mmap", "  units: [cpu0]",
+             "workload: {prompt: Once, output_tokens: 2}", "memory:", "  budget: 1 B"]
+    path = native.folder / "exp.yaml"
+    path.write_text("\n".join(lines) + "\n")
+    answer = native("run", path)
+    assert answer.code == 2 and "exp.yaml:9: memory.budget: " in answer.err, answer.err
+    answer = native("run", path, "--machine", "host", "--set", "memory.budget=8 MiB", "--set", "engine.products.isa=avx9")
+    assert answer.code == 2 and 'vitro: --set engine.products.isa:1: engine.products.isa: "avx9" is unknown' in answer.err, answer.err
+    answer = native("run", path, "--set", "memory=null", "--set", "engine.units=[cpu99]")
+    assert answer.code == 2 and 'vitro: --set engine.units:1: engine.units: oneplus12 has no "cpu99"' in answer.err, answer.err
+    path.write_text("\n".join(lines[:-2]).replace("[cpu0]", "[cpu99]") + "\n")
+    answer = native("run", path)
+    assert answer.code == 2 and 'exp.yaml:6: engine.units: oneplus12 has no "cpu99"' in answer.err, answer.err
+
+
+def test_a_message_does_not_steer_the_terminal(fake):
+    answer = fake("run", fake.write('experiment: x\n"\\e[2Jred": 1\n'))
+    assert answer.code == 2 and "\\x1b[2Jred: unknown key" in answer.err and "\x1b" not in answer.err
+
+
+@pytest.mark.parametrize("streams, code", [("1>&-", 0), ("2>&-", 0), ("0<&-", 0), ("0<&- 1>&- 2>&-", 0), (">/dev/full", 1)])
+def test_streams_that_are_closed_or_full_are_no_crash(fake, streams, code):
+    fake.write(name="exp.yaml")
+    run = subprocess.run(["bash", "-c", f"{sys.executable} -m vitro run exp.yaml {streams}"], env=fake.env, cwd=fake.folder,
+                         capture_output=True, text=True)
+    assert run.returncode == code and "Traceback" not in run.stderr, run.stderr
+
+
+def test_signs_that_the_terminal_lacks_are_written_out(fake):
+    answer = subprocess.run([sys.executable, "-m", "vitro", "run", fake.write("experiment: caf\u00e9\n")], capture_output=True, text=True,
+                            cwd=fake.folder, env=fake.env | {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
+    assert answer.returncode == 0 and answer.stdout.startswith("caf\\xe9 on sim"), answer.stderr
 
 
 def test_failed_run_is_exit_1(fake):

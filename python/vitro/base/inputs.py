@@ -49,7 +49,7 @@ def as_overrides(overrides: Overrides, device: Path | DeviceTree | None = None) 
         key, equals, _ = item.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f'override "{item}" is not of the form key=value (such as memory.budget=6 MiB)')
-        _require_utf8(item, "override")
+        require_utf8(item, "override")
     return list(overrides)
 
 
@@ -59,19 +59,23 @@ def overrides_with_origin(values: Mapping[str, Any], origins: Mapping[str, str])
     return [f"@{origins[key]}\n{key}={json.dumps(value, ensure_ascii=False)}" for key, value in values.items()]
 
 
-def _require_utf8(text: str, what: str) -> None:
-    """What comes from a command line holds bytes that are no text as lone surrogates."""
+def require_utf8(text: str, what: str) -> None:
+    """What comes from a command line holds bytes that are no text as lone surrogates; paths go into files and messages that are UTF-8.
+    Raises ConfigError."""
     if any("\ud800" <= char <= "\udfff" for char in text):
         raise ConfigError(f"{what} {text!r} is not UTF-8 text")
 
 
 def existing(path: Path) -> str:
-    """A file's path as a text; of a name such as vitro:devices/oneplus12 where that lies. Raises ConfigError where there is no file."""
+    """A file's path as a text; of a name such as vitro:devices/oneplus12 where that lies. Raises ConfigError where there is no regular
+    file."""
     path = os.fspath(path)
-    _require_utf8(path, "path")
+    require_utf8(path, "path")
     path = shipped_path(path)
     if not os.path.exists(path):
         raise ConfigError(f"{path}: no such file")
     if os.path.isdir(path):
         raise ConfigError(f"{path}: is a folder, not a file")
+    if not os.path.isfile(path):  # a pipe that nobody writes to, or a device without an end
+        raise ConfigError(f"{path}: is no regular file")
     return path

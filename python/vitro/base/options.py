@@ -6,6 +6,7 @@ from typing import Annotated, Optional
 import typer
 
 from . import no_code
+from .inputs import require_utf8
 
 Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="Override one value; may be repeated.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
@@ -23,6 +24,8 @@ NoCode = Annotated[bool, typer.Option("--no-code", callback=_no_code, is_eager=T
 
 def _plugins(paths):
     """Runs take plug-ins from the environment, which their processes inherit."""
+    for path in paths or ():
+        require_utf8(str(path), "--plugin")
     if paths:
         kept = os.environ.get("VITRO_PLUGINS")
         os.environ["VITRO_PLUGINS"] = os.pathsep.join([*([kept] if kept else []), *(str(path.absolute()) for path in paths)])

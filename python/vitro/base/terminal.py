@@ -13,6 +13,21 @@ def print_json(value):
     sys.stdout.write("\n")
 
 
+def speak_anyhow():
+    """A stream that the caller has closed is an empty one, and signs that an output's encoding lacks are written out."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    if hasattr(sys.stdout, "reconfigure"):  # a test's stand-in has no encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def printable(text):
+    """What files of strangers hold may stand in a message, but not steer the terminal: control characters but for line ends are written
+    out."""
+    return "".join(char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text)
+
+
 def say(text):
     """A line for the person who waits; stdout stays free for answers."""
     print(text, file=sys.stderr, flush=True)

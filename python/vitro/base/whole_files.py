@@ -5,15 +5,22 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..errors import ConfigError
+
 
 @contextlib.contextmanager
 def in_place(path: Path) -> Iterator[Path]:
     """Gives a name beside `path`, with its ending, to write to. What is there at the end takes the place of `path`; nothing does where
-    writing fails."""
+    writing fails. Raises ConfigError for what is no regular file: a device or a pipe would be replaced."""
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path}: is {'a folder' if path.is_dir() else 'no regular file'} (expected a file to write)")
     unfinished = path.with_name(f".{path.stem}.{uuid.uuid4().hex[:8]}.part{path.suffix}")
     try:
         yield unfinished
         os.replace(unfinished, path)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a write does not know to what
+        raise
     finally:
         unfinished.unlink(missing_ok=True)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..base import process
 from ..base.cache import cache_folder
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from .fit import Fit, Value, covered
 from .probes import GIB, MIB, Sample, is_steady, make_file, one_pass, plan
@@ -208,4 +209,5 @@ def write(device, path):
     head = (f"# {device['description']}. Written by `vitro calibrate` on {calibration['date']}: every value of kind `measured` is from\n"
             "# that run (its probes are under `calibration:`), and holds for this machine in the state that it was in.\n")
     text = yaml.dump(lined(device), Dumper=Dumper, sort_keys=False, width=4000, allow_unicode=True)
-    Path(path).write_text(head + text)
+    with in_place(Path(path)) as unfinished:
+        unfinished.write_text(head + text)

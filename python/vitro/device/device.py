@@ -10,6 +10,7 @@ import yaml
 from ..base import inputs, native, process, quantities
 from ..base.frames import html_table
 from ..base.inputs import Path
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from .models import attached
 from .probes import locate
@@ -76,7 +77,8 @@ class Device:
 
     def save(self, path: Path) -> None:
         """Writes a device file. Comments of the file that it came from are lost, sources are not."""
-        pathlib.Path(path).write_text(yaml.safe_dump(self._tree, sort_keys=False, allow_unicode=True, width=130))
+        with in_place(pathlib.Path(path)) as unfinished:
+            unfinished.write_text(yaml.safe_dump(self._tree, sort_keys=False, allow_unicode=True, width=130))
 
     def __repr__(self) -> str:
         return f"Device({self.name!r}, {', '.join(key for key, value in self._tree.items() if isinstance(value, dict))})"

@@ -10,6 +10,7 @@ import typer
 
 from ..base import inputs, outputs, process, terminal
 from ..base.options import NoCode
+from ..base.whole_files import in_place
 from ..errors import ConfigError, VitroError
 from ..running import experiments
 from ..trace import recordings
@@ -203,10 +204,12 @@ def graph(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf")],
         raise ConfigError(f"{out}: the name has to end in .dot, .svg, .png or .pdf")
     outputs.file(out, "--out")
     if kind == "dot":
-        out.write_text(dot)
+        with in_place(out) as unfinished:
+            unfinished.write_text(dot)
         return
     try:
-        subprocess.run(["dot", f"-T{kind}", "-o", str(out)], input=dot.encode(), check=True)
+        with in_place(out) as unfinished:
+            subprocess.run(["dot", f"-T{kind}", "-o", str(unfinished)], input=dot.encode(), check=True)
     except FileNotFoundError:
         raise VitroError("Graphviz is missing: install the package graphviz, or write a .dot file") from None
     except subprocess.CalledProcessError as error:

@@ -5,7 +5,9 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import outputs, terminal
+from ..base.inputs import existing
 from ..base.options import NoCode
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from .planner import make_plan
 from .text import text_of
@@ -47,8 +49,7 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
         raise ConfigError(f'--apart: "{apart}" is neither none, layers nor experts')
     outputs.file(out, "--out")
     for path in (model, device):
-        if not path.is_file():
-            raise ConfigError(f"{path}: no such file")
+        existing(path)
     if machine == "host":
         storage_file = storage_file or (model if model.suffix == ".gguf" else None)
         if storage_file is None or not storage_file.is_file():
@@ -61,7 +62,8 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
         found = make_plan(model, device=device, profile=profile, overrides=sets or (), cores=cores.split(",") if cores else None,
                           accelerator="" if accelerator == "none" else accelerator, machine=machine, hottest_first=hottest_first,
                           storage_file=storage_file, progress=report, apart=apart)
-    out.write_text(text_of(found))
+    with in_place(out) as unfinished:
+        unfinished.write_text(text_of(found))
     if as_json:
         terminal.print_json(found)
         return

@@ -13,6 +13,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 
 HOST, SIM = "#0f766e", "#b45309"
@@ -139,5 +140,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dots_per_inch: float =
     for one in paths:
         one.parent.mkdir(parents=True, exist_ok=True)
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": "vitro"}):
-            figure.savefig(one, dpi=dots_per_inch, metadata={"Date": None, "Creator": None} if one.suffix == ".svg" else {"Software": None})
+            with in_place(one) as unfinished:
+                figure.savefig(unfinished, dpi=dots_per_inch,
+                               metadata={"Date": None, "Creator": None} if one.suffix == ".svg" else {"Software": None})
     return paths

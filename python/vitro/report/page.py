@@ -10,6 +10,7 @@ from matplotlib import rc_context
 
 from ..base.terminal import number, size
 from ..base.version import __version__
+from ..base.whole_files import in_place
 from ..trace.trace import operation
 
 # metric -> (label, unit, factor); also the order in which people read them
@@ -51,11 +52,12 @@ def label_of(name):
 
 
 def render(path, **context):
-    """Writes the report; the names of `context` are those of templates/report.html.j2."""
+    """Writes the report, whole at any time; the names of `context` are those of templates/report.html.j2."""
     page = Environment(loader=PackageLoader("vitro.report"), autoescape=True, trim_blocks=True).get_template("report.html.j2")
     defaults = {"kicker": "vitro", "footer": f"Made by vitro {__version__}. Traces open in ui.perfetto.dev."}
     path = Path(path)
-    path.write_text(page.render(**defaults | context))
+    with in_place(path) as unfinished:
+        unfinished.write_text(page.render(**defaults | context))
     return path
 
 

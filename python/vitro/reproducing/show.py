@@ -4,6 +4,7 @@ from pathlib import Path
 
 from ..base import terminal
 from ..base.figures import figure_text
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from .paper_map import KINDS, READINGS
 
@@ -144,4 +145,5 @@ def check_page(paper, path, reading=READINGS[0]):
 def write_tables(answer, path):
     """Puts the tables between the marks of a page."""
     before, _, after = check_page(answer["paper"], path, answer["reading"])
-    Path(path).write_text(f"{before}{mark(answer['paper'], answer['reading'])}\n{tables(answer)}\n{END}{after}")
+    with in_place(Path(path)) as unfinished:
+        unfinished.write_text(f"{before}{mark(answer['paper'], answer['reading'])}\n{tables(answer)}\n{END}{after}")

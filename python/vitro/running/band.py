@@ -1,6 +1,6 @@
 """The error band of a prediction: what a calibrated device gives when its parameters are all off in one direction.
 
-Spreads come from the device file's `calibration:` block (docs/calibrate.md), never from a run that is predicted.
+Spreads come from the device file's `calibration:` block (docs/guide/calibrate.md), never from a run that is predicted.
 """
 import copy
 

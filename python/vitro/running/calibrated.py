@@ -1,4 +1,4 @@
-"""What of a run lies outside the ranges that the calibration of its device covered (docs/calibrate.md)."""
+"""What of a run lies outside the ranges that the calibration of its device covered (docs/guide/calibrate.md)."""
 from collections.abc import Mapping
 from typing import Any
 

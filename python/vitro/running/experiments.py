@@ -9,7 +9,7 @@ from typing import Any
 
 from ..base import fingerprints, native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
-from ..base.origins import Origins, with_origins
+from ..base.origins import Origins, of_run, with_origins
 from ..base.whole_files import in_place
 from ..device.device import Device
 from ..device.models import attached as attached_models
@@ -69,7 +69,7 @@ def run(experiment: Experiment, *, overrides: Overrides = None, machine: str | N
 def run_composed(composed: Composed, *, models: Iterable[type] = (), policies: Sequence[type] = (), twice: bool = False,
                  scorer: Callable[[Sample], float] | None = None, out: Path | None = None, progress: Progress | None = None,
                  band: bool = False) -> Result:
-    """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/calibrate.md)."""
+    """The same for one that compose() gave. band: two more simulations give each metric an error band (docs/guide/calibrate.md)."""
     attached = [*attached_models(tuple(models)), *attached_scorer(scorer), *bring.attached(policies, twice=twice)]
     return call_run(composed, attached=attached, out=out, progress=progress,
                     band=(lambda tree: run(tree, policies=policies).metrics) if band else None)
@@ -80,7 +80,8 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     """The same with what run() attaches. band: gives the metrics of another experiment."""
     folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
+    with of_run(lambda: composed.origins):
+        answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
     completed(answer, time.perf_counter() - began)
     if band:
         answer["prediction_band"], note = bands.band_of(answer, band)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..base import quantities
 from ..base.frames import html_table
+from ..base.inputs import existing
 from ..base.metric_units import unit_of
 from ..base.schemas import checked
 from ..base.terminal import number
@@ -161,12 +162,10 @@ def load_result(path: str | os.PathLike[str]) -> Result:
     """Reads result.json, or that file of a run's folder, which then has the trace beside it. Raises ConfigError for a file that is none,
     that is damaged, or that is of a newer version."""
     file = Path(path)
-    file = file / "result.json" if file.is_dir() else file
+    file = Path(existing(file / "result.json" if file.is_dir() else file))
     try:
         data = check_schema(json.loads(file.read_text()), str(file))
         _check_parts(data, str(file))
-    except FileNotFoundError:
-        raise ConfigError(f"{file}: no such file") from None
     except (UnicodeDecodeError, ValueError) as error:
         raise ConfigError(f"{file}: is not JSON ({error})") from None
     except RecursionError:

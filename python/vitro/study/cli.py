@@ -18,7 +18,7 @@ from .table import as_records, readable
 
 def points_of(trace: list[str] | None) -> list[int]:
     for word in trace or []:
-        if not word.isdigit():
+        if not word.isdecimal():
             raise ConfigError(f"--trace: {word} (expected the number of a point, or all)")
     return [int(word) for word in trace or []]
 

@@ -23,7 +23,7 @@ DESIGNS = ("grid", "zip", "random", "sobol", "latin_hypercube")
 _KEYS = {"design", "samples", "seed", "over", "label"}
 _RANGE = {"from", "to", "scale", "whole"}
 _NUMBER = re.compile(r"([-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*([^0-9.\s].*)?")
-_MOST = 100_000  # samples
+MOST = 100_000  # samples of a design, and points of a grid
 
 At = tuple[str | int, ...]
 
@@ -116,8 +116,8 @@ def points_of(design: dict[str, Any], at: At) -> list[tuple[dict[str, Any], dict
     if not drawn:
         return _listed(kind, space, at)
     count, seed = design.get("samples"), design.get("seed", 1)
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= _MOST:
-        raise ConfigError(f"sweep.samples: {count!r} (expected a whole number from 1 to {_MOST})", (*at, "samples"))
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MOST:
+        raise ConfigError(f"sweep.samples: {count!r} (expected a whole number from 1 to {MOST})", (*at, "samples"))
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
         raise ConfigError(f"sweep.seed: {seed!r} (expected a whole number)", (*at, "seed"))
     steps = {key: (*at, "over", key) for key in space}
@@ -151,6 +151,8 @@ def _listed(kind, space, at):
         if isinstance(axis, Range):
             raise ConfigError(f"over.{key}: a range has no end of points (expected a list for a design {kind})", (*at, "over", key))
     lists = {key: list(enumerate(axis)) for key, axis in space.items()}
+    if kind == "grid" and (count := math.prod(map(len, lists.values()))) > MOST:
+        raise ConfigError(f"sweep.over: has {count:,} points (expected up to {MOST:,})", (*at, "over"))
     if kind == "zip":
         lengths = {key: len(axis) for key, axis in lists.items()}
         if len(set(lengths.values())) > 1:

@@ -18,6 +18,7 @@ from ..errors import ConfigError
 from ..base.whole_files import sync_folder
 
 FORMAT = 1
+_TEXTS = ("identity", "machine", "experiment", "point", "files", "finished", "answer", "resolved")  # that every row has
 
 
 def row_of(job: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def write(folder: Path, rows: list[dict[str, Any]], prefix: str = "") -> str:
     unfinished = folder / f".{name}.part"
     try:
         with open(unfinished, "wb") as file:
-            parquet.write_table(table, file, compression="zstd")
+            parquet.write_table(table, file, compression="zstd", write_page_checksum=True)
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(folder / name)
@@ -71,15 +72,23 @@ def read(path: Path, columns: list[str] | None = None, *, without: Sequence[str]
     import pyarrow
     from pyarrow import parquet
     try:
-        file = parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path, page_checksum_verification=True)
         said = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
         if int(said.get("vitro.format", 0)) > FORMAT:
             raise ConfigError(f"{path}: rows of format {said['vitro.format']}, written by vitro {said.get('vitro.version')} (this is vitro "
                               f"{__version__}, which reads up to format {FORMAT}: use that version, or another folder)")
         wanted = columns or [name for name in file.schema_arrow.names if name not in without]
-        return file.read(wanted).to_pylist()
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
-        raise ConfigError(f"{path}: is damaged ({error}); without it its points run again") from None
+        rows = file.read(wanted).to_pylist()
+        for name in _TEXTS if columns is None else ():  # pages have checksums; names and types of columns have none
+            if name not in without and not all(isinstance(row.get(name), str) for row in rows):
+                raise ValueError(f"{name} is no text")
+        return rows
+    except FileNotFoundError:
+        raise
+    except (pyarrow.ArrowException, OSError, ValueError) as error:  # of pages that can not be decoded, pyarrow raises a bare OSError
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise ConfigError(f"{path}: is damaged ({' '.join(str(error).split())}); without it its points run again") from None
 
 
 def listed(folder: Path) -> list[str]:

@@ -1,5 +1,6 @@
 """The points of a `sweep:`: a grid, a design (designs.py), or a union of those."""
 import itertools
+import math
 
 from ..errors import ConfigError
 from . import designs
@@ -52,6 +53,8 @@ def expanded(sweep):
         for key, values in choices.items():
             if not values:
                 raise ConfigError(f"sweep.{key}: the list is empty", (*at, key))
+        if (count := len(found) + math.prod(map(len, choices.values()))) > designs.MOST:
+            raise ConfigError(f"sweep: has {count:,} points (expected up to {designs.MOST:,}; a design picks some of a large space)", at)
         varied = [key for key, values in choices.items() if label is None or len(values) > 1]
         for chosen in itertools.product(*map(enumerate, choices.values())):
             point = {key: value for key, (_, value) in zip(choices, chosen)}

@@ -3,7 +3,6 @@ import json
 import re
 
 from .. import plot
-from ..base.whole_files import in_place
 from ..plot.pareto import trials
 from ..report.page import METRICS, label_of, picture, reading, render
 from . import compared
@@ -61,11 +60,10 @@ def _write(kicker, frame, keys, results, base, folder, figures, tables, more=())
     failed = [row for row in records if row["status"] == "failed"]
     checks = [{"ok": not failed, "text": f"{len(records) - len(failed)} of {len(records)} points ran"}]
     notes, assumed = notes_and_assumed(result for result in results if result)
-    with in_place(folder / "report.html") as path:
-        render(path, kicker=kicker, title=base.get("experiment", "sweep"), checks=checks, figures=figures,
-               tables=[*(table(*one) for one in tables), *more, table("Points", frame, "Also in results.parquet and results.csv.")],
-               notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed),
-                      *(f"{row['label']} failed: {row['error']}" for row in frame.attrs.get("compared", ()) if row["error"]),
-                      *notes],
-               assumed=assumed,
-               experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])
+    render(folder / "report.html", kicker=kicker, title=base.get("experiment", "sweep"), checks=checks, figures=figures,
+           tables=[*(table(*one) for one in tables), *more, table("Points", frame, "Also in results.parquet and results.csv.")],
+           notes=[*(f"Point {row['point']} failed: {row['error']}" for row in failed),
+                  *(f"{row['label']} failed: {row['error']}" for row in frame.attrs.get("compared", ()) if row["error"]),
+                  *notes],
+           assumed=assumed,
+           experiments=[{"name": "The experiment, before the sweep's overrides", "json": json.dumps(base, indent=2)}])

@@ -4,6 +4,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from ..base.inputs import require_utf8
 from ..errors import ConfigError
 
 
@@ -18,6 +19,7 @@ def report(study: Annotated[Path, typer.Argument(metavar="DIR", help="Folder tha
         vitro report out/policies --out public
     """
     from .site import write_site
+    require_utf8(str(study), "DIR")
     if not study.is_dir():
         raise ConfigError(f"{study}: no such folder (expected what vitro sweep --out has written)")
     print(f"site: {write_site(study, out)}")

@@ -71,7 +71,7 @@ def traced(traces: Sequence[int] | str, count: int, out: Path | None) -> list[in
     if chosen and out is None:
         raise ConfigError("traces are written into a folder (out)")
     for index in chosen:
-        if not str(index).isdigit() or int(index) >= count:
+        if not str(index).isdecimal() or int(index) >= count:
             raise ConfigError(f"--trace: {index} (expected the number of a point, 0 to {count - 1}, or all)")
     return list(dict.fromkeys(int(index) for index in chosen))
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ..base import inputs, no_code, outputs
 from ..base.inputs import Experiment, Overrides, Path, Progress
 from ..base.origins import with_origins
+from ..base.whole_files import in_place
 from ..errors import ConfigError, RunError
 from ..policy import bring
 from ..running import experiments
@@ -47,7 +48,7 @@ def read_tasks(path: Path, *, template: str = "{prompt}", gold: str = GOLD, limi
     Raises ConfigError with file and line."""
     pattern = _pattern("gold", gold)
     found: list[Task] = []
-    with open(path, encoding="utf-8", errors="strict") as file:
+    with open(inputs.existing(path), encoding="utf-8", errors="strict") as file:
         try:
             lines = list(file)
         except UnicodeDecodeError as error:
@@ -61,13 +62,15 @@ def read_tasks(path: Path, *, template: str = "{prompt}", gold: str = GOLD, limi
             fields = json.loads(text)
         except json.JSONDecodeError as error:
             raise ConfigError(f"{path}:{number}: is not JSON: {error.msg} at column {error.colno} (expected one object a line)") from None
+        except (ValueError, RecursionError) as error:  # a number of thousands of digits; lists within lists
+            raise ConfigError(f"{path}:{number}: can not be read as JSON ({error})") from None
         if not isinstance(fields, dict):
             raise ConfigError(f"{path}:{number}: {text.strip()[:40]} (expected an object)")
         if not isinstance(fields.get("answer"), (str, int, float)):
             raise ConfigError(f'{path}:{number}: "answer" is {"missing" if "answer" not in fields else fields["answer"]} (expected a text)')
         try:
             prompt = template.format_map(fields)
-        except (KeyError, IndexError, ValueError, AttributeError) as error:
+        except (KeyError, IndexError, ValueError, AttributeError, TypeError, MemoryError) as error:
             raise ConfigError(f"{path}:{number}: the template {template!r} does not fit: {error} (there are {', '.join(fields)})") from None
         answer = extracted(pattern, str(fields["answer"]))
         if not answer:
@@ -141,10 +144,12 @@ def tasks(experiment: Experiment, file: Path, *, out: Path, template: str = "{pr
         rows.append({"point": name, **{key: written(value) if isinstance(value, (list, dict)) else value for key, value in point.items()},
                      **summary(judged)})
     frame = pandas.DataFrame(rows)
-    pandas.DataFrame(answers).to_csv(folder / "answers.csv", index=False)
-    frame.to_csv(folder / "results.csv", index=False)
+    for name, table in (("answers.csv", pandas.DataFrame(answers)), ("results.csv", frame)):
+        with in_place(folder / name) as unfinished:
+            table.to_csv(unfinished, index=False)
     from ..plot.pareto import accuracy
-    accuracy(frame).savefig(folder / "accuracy.png", dpi=130)
+    with in_place(folder / "accuracy.png") as unfinished:
+        accuracy(frame).savefig(unfinished, dpi=130)
     return frame
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import checkout, terminal, whole_files
+from ..base.inputs import existing
 from ..base.options import Json
 from ..errors import ConfigError
 
@@ -72,8 +73,8 @@ def torture(seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many 
 
 def _case_in(path):
     try:
-        case = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+        case = json.loads(Path(existing(path)).read_text())
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{path}: is no case of a torture run ({error})") from None
     if not isinstance(case, dict) or "seed" not in case:
         raise ConfigError(f"{path}: is no case of a torture run (expected seed, machine, experiment, faults)")

@@ -32,7 +32,7 @@ def workload_statistics(experiment: Experiment, *, overrides: Overrides = None, 
                         expert: int = 0) -> dict[str, Any]:
     """What the activation profile of an experiment comes out as, measured on draws for one FFN of its model.
 
-    -> {"fraction", "repeated", "named", "recall", "coactivation", "cold_coactivation": shares, as docs/traces.md defines them;
+    -> {"fraction", "repeated", "named", "recall", "coactivation", "cold_coactivation": shares, as docs/guide/traces.md defines them;
     "curve": [{"neurons", "probability", "firings"}], "batches": [{"sequences", "firing", "hot"}], "caches": [{"neurons", "hits"}],
     "experts": {"shared", "same_first"}: of a mixture, shares of tokens with an expert of the token before,
     "notes": what has to be known of these numbers: that they are of the default profile, or that runs compute what fires}

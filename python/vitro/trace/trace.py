@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..base.frames import html_table, polars_frame
+from ..base.inputs import existing
 from ..base.terminal import number
 from ..errors import ConfigError
 
@@ -204,6 +205,7 @@ def _from_events(events: list[dict[str, Any]]) -> Trace:
         if event["ph"] == "X":
             track = tracks.get((event["pid"], event["tid"]), str(event["tid"]))
             times = _number(event["ts"]), _number(event["dur"])
+            _number(sum(times))
             spans.append((group, track, _text(event["name"]), *times, _detail(event.get("args"))))
             begun[event["pid"], event["tid"], spans[-1][3]] = spans[-1]
         elif event["ph"] in ("t", "f") and "id" in event:
@@ -280,8 +282,5 @@ def _decisions(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
 
 def _inside(path: str | os.PathLike[str], name: str) -> Path:
     path = Path(path)
-    path = path / name if path.is_dir() else path
-    if not path.exists():
-        raise ConfigError(f"{path}: no such file")
-    return path
+    return Path(existing(path / name if path.is_dir() else path))
 

@@ -10,6 +10,7 @@ import statistics
 from pathlib import Path
 
 from ..base import checkout
+from ..base.whole_files import in_place
 from ..errors import ConfigError
 from ..running import experiments
 
@@ -96,7 +97,8 @@ def record(answer, cases, device_file, folder):
     again = {case.id: recordable(case) for case in cases}
     rows = [{key: value for key, value in row.items() if key not in ("traces", "decisions")} | {"again": again[row["id"]]}
             for row in answer["rows"]]
-    (folder / "validate.json").write_text(json.dumps(answer | {"rows": rows}, indent=1) + "\n")
+    with in_place(folder / "validate.json") as unfinished:
+        unfinished.write_text(json.dumps(answer | {"rows": rows}, indent=1) + "\n")
 
 
 def predict(row, device):

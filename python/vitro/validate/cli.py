@@ -9,6 +9,7 @@ import typer
 from ..base import outputs, process, terminal
 from ..base.options import NoCode, On
 from ..base.trees import flatten
+from ..base.whole_files import in_place
 from ..calibrate.measure import Calibration
 from ..errors import ConfigError
 from . import ablation, energy
@@ -62,7 +63,8 @@ def command(suite: Annotated[Path, typer.Argument(metavar="SUITE.yaml")],
     if out:
         from .report import write_report
         out.mkdir(parents=True, exist_ok=True)
-        (out / "validate.json").write_text(json.dumps(answer, indent=1) + "\n")
+        with in_place(out / "validate.json") as unfinished:
+            unfinished.write_text(json.dumps(answer, indent=1) + "\n")
         page = write_report(answer, out)
     if record:
         ablation.record(answer, wanted.cases, device, record)

@@ -72,6 +72,8 @@ TEST_F(ComposeTest, messages_name_file_and_line) {
       << error_of({});
   write("e.yaml", "experiment: e\nmodel: nowhere.yaml\nworkload: {prompt: hi}\n");
   EXPECT_NE(error_of({}).find("e.yaml:2: model: \"nowhere.yaml\" is not a file"), std::string::npos) << error_of({});
+  write("e.yaml", "experiment: e\nmodel: configs\nworkload: {prompt: hi}\n");
+  EXPECT_NE(error_of({}).find("e.yaml:2: model: \"configs\" is not a file"), std::string::npos) << error_of({});
 }
 
 // Composed trees are read elsewhere, so the paths are absolute, each from its own file.

@@ -150,6 +150,9 @@ TEST(Experiment, unknown_keys_are_refused_with_the_nearest_known_one) {
   EXPECT_NE(error_of("engine.polcy", "\"dense\"").find("did you mean \"policy\""), std::string::npos);
   EXPECT_NE(error_of("workload.promt", "\"x\"").find("did you mean \"prompt\""), std::string::npos);
   EXPECT_NE(error_of("modle", "{}").find("did you mean \"model\""), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"ggfu": "a.gguf"})").find("model.ggfu: unknown key (did you mean \"gguf\"?)"), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"shpae": {}})").find("model: has neither weights nor shapes (expected model.gguf or model.shape)"), std::string::npos);
+  EXPECT_NE(error_of("workload", R"({"promt": "a"})").find("workload.promt: unknown key (did you mean \"prompt\"?)"), std::string::npos);
 }
 
 TEST(Experiment, a_simulation_needs_a_device_and_shapes_need_a_source_of_outcomes) {

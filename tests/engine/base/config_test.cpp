@@ -162,9 +162,25 @@ TEST(Reader, unknown_keys_are_errors_with_a_suggestion) {
   far.number("lanes", 0, 1, 0);
   far.number("gear", 0, 1, 0);
   EXPECT_EQ(error_of([&] { far.finish(); }), "p:1: bandwidht: unknown key (expected one of: gear, lanes)");
+  const Node short_name = parse_json("{\"xy\": 1, \"kvq\": 1}", "p");
+  Reader few(short_name, "");
+  few.number("kv", 0, 1, 0);
+  EXPECT_EQ(error_of([&] { few.finish(); }), "p:1: xy: unknown key (expected one of: kv)") << "two letters off is another name";
+  few.ignore("xy");
+  EXPECT_EQ(error_of([&] { few.finish(); }), "p:1: kvq: unknown key (did you mean \"kv\"?)");
   Reader asked(node, "");
   asked.ignore("bandwidht");
   EXPECT_EQ(error_of([&] { asked.finish(); }), "(no error)");
+}
+
+TEST(Reader, a_misspelt_key_is_named_before_what_its_absence_would_mean) {
+  const Node node = parse_json("{\n\"ggfu\": \"a.gguf\",\n\"pack\": 1}", "p");
+  Reader reader(node, "model");
+  EXPECT_EQ(error_of([&] { reader.fail("gguf", "is needed"); }), "p:2: model.ggfu: unknown key (did you mean \"gguf\"?)");
+  EXPECT_EQ(error_of([&] { reader.fail("shape", "is needed"); }), "p:1: model.shape: is needed");
+  EXPECT_EQ(error_of([&] { reader.fail("pack", "is wrong"); }), "p:3: model.pack: is wrong") << "is there";
+  reader.ignore("ggfu");
+  EXPECT_EQ(error_of([&] { reader.fail("gguf", "is needed"); }), "p:1: model.gguf: is needed") << "ggfu is a key of its own";
 }
 
 // Reads every kind of key, some of them absent.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,6 +80,15 @@ TEST_F(Files, what_the_user_named_wrongly_is_a_config_error_with_the_path) {
   EXPECT_EQ(message_of<ConfigError>([&] { InputFile(path("none")); }), path("none") + ": can not open: No such file or directory");
   EXPECT_EQ(message_of<ConfigError>([&] { InputFile(folder_.string()); }), folder_.string() + ": not a regular file");
   EXPECT_EQ(message_of<ConfigError>([&] { OutputFile(path("no/such")); }), path("no/such") + ": can not write: No such file or directory");
+}
+
+// A device such as /dev/null, which a test must not risk, is no regular file either.
+TEST_F(Files, a_pipe_is_neither_waited_for_nor_replaced) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(message_of<ConfigError>([&] { InputFile(path("pipe")); }), path("pipe") + ": not a regular file");
+  EXPECT_EQ(message_of<ConfigError>([&] { OutputFile(path("pipe")); }), path("pipe") + ": can not write: not a regular file");
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_EQ(entries(), 1u);
 }
 
 TEST_F(Files, have_one_path_however_they_are_spelled) {

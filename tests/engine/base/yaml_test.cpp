@@ -24,6 +24,15 @@ TEST(Yaml, values_know_their_lines) {
   EXPECT_EQ(node.find_path("b.d")->text(), "folded text\n");
 }
 
+TEST(Yaml, a_map_or_list_below_its_key_has_the_place_of_the_key) {
+  const Node node = parse_yaml("a:\n\n  b:\n    c: 1\nd:\n  - 1\n  -\n    e: 2\n", "x.yaml");
+  EXPECT_EQ(node.find("a")->origin().line, 1);
+  EXPECT_EQ(node.find_path("a.b")->origin().line, 3);
+  EXPECT_EQ(node.find_path("a.b.c")->origin().line, 4);
+  EXPECT_EQ(node.find("d")->origin().line, 5);
+  EXPECT_EQ(node.find("d")->items()[1].origin().line, 8) << "of an item without a key, where it begins";
+}
+
 TEST(Yaml, quotes_make_text_and_null_is_nothing) {
   const Node node = parse_yaml("a: \"1\"\nb: 1\nc: null\nd: ~\ne:\nf: \"null\"\n", "x");
   EXPECT_EQ(node.to_json(), R"({"a":"1","b":1,"c":null,"d":null,"e":null,"f":"null"})");

@@ -79,6 +79,10 @@ def test_numbers_of_a_range_are_those_of_a_file(low, high, found):
     ("  design: random\n  samples: 3\n  over:\n    seed: {from: 0, to: 1, step: 2}", "exp.yaml:6: over.seed.step: unknown key"),
     ("  design: zip\n  over: {seed: [1, 2], memory.budget: [4 MiB]}", "seed has 2, memory.budget has 1 values"),
     ("  design: grid\n  over: {seed: {from: 1, to: 2}}", "over.seed: a range has no end of points"),
+    ("  design: grid\n  over: {" + ", ".join(f"k{i}: [1, 2, 3, 4]" for i in range(30)) + "}",
+     "exp.yaml:4: sweep.over: has 1,152,921,504,606,846,976 points (expected up to 100,000)"),
+    ("  " + "\n  ".join(f"k{i}: [1, 2, 3, 4]" for i in range(30)),
+     "sweep: has 1,152,921,504,606,846,976 points (expected up to 100,000; a design picks some of a large space)"),
 ])
 def test_what_is_wrong_in_a_design_is_named_by_file_and_line(fake, lines, said):
     answer = fake("sweep", fake.write(f"experiment: x\nsweep:\n{lines}\n"), "--out", "o")

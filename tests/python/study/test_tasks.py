@@ -52,6 +52,8 @@ def test_lines_as_gsm8k_has_them(tmp_path):
     ("{", "tasks.jsonl:2: is not JSON"), ("[1]", r"tasks.jsonl:2: \[1\] \(expected an object\)"),
     ('{"prompt": "a"}', 'tasks.jsonl:2: "answer" is missing'), ('{"prompt": "a", "answer": [1]}', r'tasks.jsonl:2: "answer" is \[1\]'),
     ('{"question": "a", "answer": "1"}', r"tasks.jsonl:2: the template '{prompt}' does not fit: 'prompt' \(there are question, answer\)"),
+    ('{"prompt": "a", "answer": ' + "9" * 5000 + "}", "tasks.jsonl:2: can not be read as JSON"),
+    ('{"prompt": "a", "answer": ' + "[" * 100_000, "tasks.jsonl:2: can not be read as JSON"),
     ('{"prompt": "a", "answer": " "}', 'tasks.jsonl:2: "answer" has no match')])
 def test_what_is_wrong_with_a_line_is_said(tmp_path, row, said):
     with pytest.raises(ConfigError, match=said):
@@ -64,6 +66,9 @@ def test_other_bad_input(tmp_path):
     (tmp_path / "tasks.jsonl").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         read_tasks(tmp_path / "tasks.jsonl")
+    for template in ("{", "{prompt[x]}", "{prompt:>99999999999999}"):
+        with pytest.raises(ConfigError, match="tasks.jsonl:1: the template .* does not fit"):
+            read_tasks(lines(tmp_path, {"prompt": [1], "answer": "1"}), template=template)
     with pytest.raises(ConfigError, match="gold: .* is no regular expression"):
         read_tasks(lines(tmp_path, {"prompt": "a", "answer": "1"}), gold="(")
 

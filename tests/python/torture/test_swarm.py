@@ -87,9 +87,10 @@ def test_cases_of_two_machines_are_two_files(tmp_path):
 
 
 def test_the_command_refuses_what_is_no_case(folder, tmp_path):
-    (tmp_path / "case.json").write_text("[1, 2]")
-    done = vitro("--replay", "case.json", cwd=tmp_path)
-    assert done.returncode == 2 and "case.json: is no case of a torture run" in done.stderr
+    for text in ("[1, 2]", "[" * 100_000):
+        (tmp_path / "case.json").write_text(text)
+        done = vitro("--replay", "case.json", cwd=tmp_path)
+        assert done.returncode == 2 and "case.json: is no case of a torture run" in done.stderr
     done = vitro("--machine", "toaster", cwd=tmp_path)
     assert done.returncode == 2 and "expected virtual, sim or host" in done.stderr
 

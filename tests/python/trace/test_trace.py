@@ -136,7 +136,7 @@ SPAN = span(2, 1.5, 2)
 
 @pytest.mark.parametrize("events", [
     [SPAN | {"name": 1.5}], [SPAN | {"ts": "soon"}], [SPAN | {"dur": None}], [SPAN | {"ts": 1e999}], [SPAN | {"pid": [1]}],
-    [SPAN | {"dur": 10 ** 400}],
+    [SPAN | {"dur": 10 ** 400}], [SPAN | {"ts": 1e308, "dur": 1e308}],
     [{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": 3}}], [{"ph": "C", "pid": 1, "ts": 2, "name": 7, "args": {"x": 3}}],
     [{"ph": "C", "pid": 1, "ts": 2, "name": "bytes", "args": {"x": "many"}}], {"traceEvents": 3}, [3], "text", [[]] * 2,
 ], ids=lambda events: json.dumps(events)[:60])

@@ -46,7 +46,7 @@ def test_a_bundle_runs_and_its_results_are_read_back(native, suite, tmp_path, bi
 
 def test_a_bundle_needs_a_binary(native, suite):
     answer = native("bundle", suite, "--out", "b.tar.gz", "--binary", "nowhere")
-    assert answer.code == 2 and "nowhere" in answer.err
+    assert answer.code == 2 and "nowhere" in answer.err and "ninja -C build/release vitro-device" in answer.err
 
 
 def test_results_of_another_suite_are_refused(native, suite, tmp_path):
