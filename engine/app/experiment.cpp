@@ -47,9 +47,7 @@ ModelSource read_model(Reader& reader) {
     model.pack = reader.text("pack", "");
     reader.finish();
   } else {
-    if (!reader.has("shape")) {
-      fail_at(reader.node().origin(), "model", "has neither weights nor shapes (expected model.gguf or model.shape)");
-    }
+    if (!reader.has("shape")) reader.fail("gguf", "is missing (expected a file with weights, or `shape` for shapes alone)");
     model.shape = reader.node();
     for (const auto& [key, value] : reader.node().entries()) reader.ignore(key);
   }

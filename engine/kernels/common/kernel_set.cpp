@@ -22,8 +22,8 @@ const KernelSet& kernel_set(std::string_view name) {
     if (set->name == name) return *set;
     known += (known.empty() ? "" : ", ") + std::string(set->name);
   }
-  throw ConfigError("engine.products.isa: \"" + std::string(name) + "\" is unknown or can not run on this machine (expected auto, " + known +
-                    "; engine.kernels also takes how products are made: lut, lut_w1 to lut_w4, dot)");
+  throw ConfigError("engine.products.isa: \"" + std::string(name) + "\" is unknown or can not run on this machine (expected auto, " +
+                    known + "; engine.kernels also takes how products are made: lut, lut_w1 to lut_w4, dot)");
 }
 
 }  // namespace vitro

@@ -79,7 +79,8 @@ def where(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
 def query(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
           sql: Annotated[str, typer.Argument(metavar="SQL", help='Over spans ("group", track, name, begin_us, dur_us, detail), counters '
                                              '("group", counter, at_us, value) and flows (flow, submitted_us, done_us, request, track, '
-                                             'kernel, kernel_begin_us, kernel_detail; of a trace with trace.flows).')], as_json: Json = False):
+                                             'kernel, kernel_begin_us, kernel_detail; of a trace with trace.flows).')],
+          as_json: Json = False):
     """SQL over the spans, counters and flows of a trace (DuckDB).
 
     Examples:

@@ -66,8 +66,8 @@ def bundle(suite, target, *, binary, runs=5):
     """Writes the archive. -> {"path", "bytes", "experiments", "models"}"""
     target, binary = Path(target), Path(binary)
     if not binary.is_file():
-        raise ConfigError(f"--binary: {binary}: no such file (for a phone, cmake --preset aarch64 && ninja -C build/aarch64 vitro-device makes "
-                          "one; for this machine, cmake --preset release && ninja -C build/release vitro-device)")
+        raise ConfigError(f"--binary: {binary}: no such file (for a phone, cmake --preset aarch64 && ninja -C build/aarch64 vitro-device "
+                          "makes one; for this machine, cmake --preset release && ninja -C build/release vitro-device)")
     names = [_file_name(case.id) for case in suite.cases]
     if len(set(names)) < len(names):
         raise ConfigError(f"{suite.name}: two experiments have one file name")

@@ -151,7 +151,7 @@ TEST(Experiment, unknown_keys_are_refused_with_the_nearest_known_one) {
   EXPECT_NE(error_of("workload.promt", "\"x\"").find("did you mean \"prompt\""), std::string::npos);
   EXPECT_NE(error_of("modle", "{}").find("did you mean \"model\""), std::string::npos);
   EXPECT_NE(error_of("model", R"({"ggfu": "a.gguf"})").find("model.ggfu: unknown key (did you mean \"gguf\"?)"), std::string::npos);
-  EXPECT_NE(error_of("model", R"({"shpae": {}})").find("model: has neither weights nor shapes (expected model.gguf or model.shape)"), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"shpae": {}})").find("model.gguf: is missing (expected a file with weights"), std::string::npos);
   EXPECT_NE(error_of("workload", R"({"promt": "a"})").find("workload.promt: unknown key (did you mean \"prompt\"?)"), std::string::npos);
 }
 
@@ -178,7 +178,7 @@ TEST(Experiment, a_simulation_needs_a_device_and_shapes_need_a_source_of_outcome
     EXPECT_NE(message.find("shapes and no weights"), std::string::npos) << message;
   }
   EXPECT_NE(refused(R"({"numerics": "of"})").find("expected true or false"), std::string::npos);
-  EXPECT_NE(error_of("model", R"({"name": "x"})").find("e.json:1: model: has neither weights nor shapes"), std::string::npos);
+  EXPECT_NE(error_of("model", R"({"name": "x"})").find("e.json:1: model.gguf: is missing"), std::string::npos);
   EXPECT_EQ(read_experiment(on_shapes("{}")).engine.function, FunctionKind::draw);
   EXPECT_EQ(read_experiment(on_shapes("null")).engine.function, FunctionKind::draw);
   EXPECT_EQ(read_experiment(on_shapes(R"({"numerics": false})")).engine.function, FunctionKind::draw);
