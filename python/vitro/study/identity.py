@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base import fingerprints
+from ..base.trees import value_at
 
 # Keys that name or judge a run and do not change what it does.
 _ABOUT = ("experiment", "description", "sweep", "search", "metrics", "expect")
@@ -43,7 +44,7 @@ def identity_of(resolved: dict[str, Any]) -> Identity:
     files = fingerprints.files_read(resolved)
     plugins = {path: fingerprints.of_file(path) for path in fingerprints.plugins_of_environment()}
     engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
-    digest = fingerprints.of_tree([_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files)])[:20]
+    digest = fingerprints.of_tree([_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files) if files else whole])[:20]
     return Identity(digest, files, engine, host, plugins)
 
 
@@ -72,9 +73,4 @@ def _by_content(tree, files):
 
 def outputs_of(resolved: dict[str, Any]) -> list[str]:
     """The files that a run of this writes."""
-    found = []
-    for key in fingerprints.OUTPUTS:
-        part, _, name = key.partition(".")
-        if path := (resolved.get(part) or {}).get(name):
-            found.append(path)
-    return found
+    return [path for key in fingerprints.OUTPUTS if (path := value_at(resolved, key))]
