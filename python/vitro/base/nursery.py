@@ -3,6 +3,7 @@
 What a child begins with is what a new process has after its imports, since nothing ran in the one that it comes from; what it does stays
 with it. So calls leak nothing into each other, and a call's answer is the same in a child of either kind.
 """
+import functools
 import json
 import os
 import signal
@@ -11,6 +12,16 @@ import subprocess
 import sys
 import threading
 import weakref
+
+
+@functools.cache
+def possible():
+    """Whether this system tells the end of a process by a file, as the nursery needs it."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        return True
+    except (AttributeError, OSError):  # not Linux, or one before 5.3
+        return False
 
 
 class Child:

@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from ..errors import ConfigError, Lost, Overtime, RunError
-from .nursery import Nursery
+from . import nursery
 
 # A simulation walks over tables of millions of neurons and makes a hundred thousand small objects per token: huge pages, and a cache
 # that holds what a layer frees at once (docs/design/sim-speed.md).
@@ -31,26 +31,29 @@ class Group:
         self._children, self._lock, self.ended, self._nursery = set(), threading.Lock(), False, None
 
     def forked(self, env):
-        """A child of this group's nursery, which is made at the first call. None: that has another environment, or the group has ended."""
+        """A child of this group's nursery, which is made at the first call. None: that has another environment, the group has ended, or
+        there can be no nursery here."""
+        if not nursery.possible():
+            return None
         with self._lock:
             if self.ended:
                 return None
-            nursery = self._nursery = self._nursery or Nursery(env)
-        if nursery.env != env:
+            mother = self._nursery = self._nursery or nursery.Nursery(env)
+        if mother.env != env:
             return None
         try:
-            return nursery.child()
+            return mother.child()
         except OSError:  # somebody ended it
             with self._lock:
-                self._nursery = None if self._nursery is nursery else self._nursery
+                self._nursery = None if self._nursery is mother else self._nursery
             return None
 
     def close(self):
         """Ends the nursery. Requires: no child runs."""
         with self._lock:
-            nursery, self._nursery = self._nursery, None
-        if nursery:
-            nursery.close()
+            mother, self._nursery = self._nursery, None
+        if mother:
+            mother.close()
 
     def kill(self):
         """Ends all of them, and at once those that are still to come; their callers get a Lost."""
@@ -80,9 +83,9 @@ def realtime():
 
 def call(function, *args, progress=None, attached=(), env=None, limit_s=None, group=None, forks=False):
     """Runs `native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
-    attached: what the function gets besides (attachments.py).
-    env: variables over the caller's own. limit_s: seconds after which it is ended (Overtime). group: a Group that it joins. forks: a
-    process that the group has for that forks for this call; else it has an interpreter of its own. Raises Lost where somebody else ended the child."""
+    attached: what the function gets besides (attachments.py). env: variables over the caller's own. limit_s: seconds after which it is
+    ended (Overtime). group: a Group that it joins. forks: the child is one of the group's nursery; else it has an interpreter of its own.
+    Raises Lost where somebody else ended the child."""
     request = {"call": [function, *args], "attached": list(attached)}
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     env = {"GLIBC_TUNABLES": MALLOC_TUNABLES} | os.environ | (env or {}) | {
