@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/app/cache_metrics.hpp"
+#include "engine/base/json_value.hpp"
 
 namespace vitro {
 namespace {
@@ -315,7 +316,7 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   for (const auto& [what, count] : machine.counts) result["counts"][what] = count;
   result["storage_path"] = storage.path;
   result["notes"] = machine.notes;
-  result["experiment_resolved"] = Json::parse(experiment.resolved.to_json());
+  result["experiment_resolved"] = to_json_value(experiment.resolved);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/base/config.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/json_value.hpp"
 #include "engine/base/tree_builder.hpp"
 
 namespace vitro {
@@ -98,31 +99,40 @@ class Events final : public Json::json_sax_t {
   TreeBuilder builder_;
 };
 
+// Whether a text might be a number, a boolean or null in JSON: most scalars are neither, and need no parser to see it.
+bool may_be_literal(const std::string& text) {
+  constexpr std::string_view kFirst = "-0123456789tfn \t\r\n\xef";  // blanks and a byte order mark are passed over
+  return !text.empty() && kFirst.find(text.front()) != kFirst.npos;
+}
+
+}  // namespace
+
 Json to_json_value(const Node& node) {
   switch (node.kind()) {
     case Node::Kind::null:
       return nullptr;
     case Node::Kind::scalar: {
-      if (node.quoted()) return node.text();
-      const Json parsed = Json::parse(node.text(), nullptr, false);
+      if (node.quoted() || !may_be_literal(node.text())) return node.text();
+      Json parsed = Json::parse(node.text(), nullptr, false);
       if (parsed.is_number() || parsed.is_boolean() || parsed.is_null()) return parsed;
       return node.text();
     }
     case Node::Kind::list: {
-      Json out = Json::array();
+      Json::array_t out;
+      out.reserve(node.items().size());
       for (const Node& item : node.items()) out.push_back(to_json_value(item));
       return out;
     }
     case Node::Kind::map: {
-      Json out = Json::object();
-      for (const auto& [key, value] : node.entries()) out[key] = to_json_value(value);
+      // Not by operator[], which looks for the key among all others; and with room for all, since a growing map copies what is in it.
+      Json::object_t out;
+      out.reserve(node.entries().size());
+      for (const auto& [key, value] : node.entries()) out.emplace_back(key, to_json_value(value));
       return out;
     }
   }
   return nullptr;
 }
-
-}  // namespace
 
 // Text that is no UTF-8 (YAML lets it through) is written with U+FFFD in place of what is malformed.
 std::string Node::to_json(int indent) const { return to_json_value(*this).dump(indent, ' ', false, Json::error_handler_t::replace); }

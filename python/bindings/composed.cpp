@@ -1,34 +1,102 @@
 #include "composed.hpp"
 
 #include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/base/check.hpp"
 
 namespace vitro {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Many values come from one file, whose name they share.
-class Unpacker {
+// Takes the parser's events as they come: a tree of the JSON library in between would cost several times as much. `at` is the first key of
+// each value, and `of` the last. Many values come from one file, whose name they share.
+class Unpacker final : public Json::json_sax_t {
  public:
-  Node node(const Json& tree, const Origin& around = {}) {
-    Node made = unmarked(tree, around);
-    if (tree.contains("as")) made.set_written_as(tree.at("as").get<std::string>());
-    return made;
+  Node take() { return std::move(root_); }
+
+  bool null() override { return false; }
+  bool boolean(bool value) override {
+    open_.back().quoted = value;
+    return true;
+  }
+  bool number_integer(number_integer_t) override { return false; }
+  bool number_unsigned(number_unsigned_t value) override {
+    open_.back().is_list = true;
+    open_.back().items.reserve(value);
+    return true;
+  }
+  bool number_float(number_float_t, const string_t&) override { return false; }
+  bool string(string_t& value) override {
+    Value& top = open_.back();
+    if (field_ == "at") {
+      top.origin = place(value, open_.size() > 1 ? open_[open_.size() - 2].origin : Origin{});
+    } else if (field_ == "as") {
+      top.written_as = std::move(value);
+    } else {
+      top.text = std::move(value);
+    }
+    return true;
+  }
+  bool binary(binary_t&) override { return false; }
+  bool key(string_t& value) override {
+    if (!open_.empty() && open_.back().within) {
+      open_.back().key = std::move(value);
+    } else {
+      field_ = std::move(value);
+    }
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    if (open_.empty() || open_.back().within) {
+      open_.emplace_back();
+    } else {
+      open_.back().within = open_.back().is_map = true;  // its `of`
+    }
+    return true;
+  }
+  bool end_object() override {
+    if (open_.back().within) {
+      open_.back().within = false;
+      return true;
+    }
+    Node made = node(std::move(open_.back()));
+    open_.pop_back();
+    if (open_.empty()) {
+      root_ = std::move(made);
+    } else if (Value& around = open_.back(); around.is_list) {
+      around.items.push_back(std::move(made));
+    } else {
+      around.entries.emplace_back(std::move(around.key), std::move(made));
+    }
+    return true;
+  }
+  bool start_array(std::size_t) override { return false; }
+  bool end_array() override { return false; }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    throw RunError("a composed experiment is damaged at byte " + std::to_string(position));
   }
 
  private:
-  Node unmarked(const Json& tree, const Origin& around) {
-    const Origin origin = place(tree.at("at").get_ref<const std::string&>(), around);
-    if (tree.contains("text")) return Node::scalar(tree.at("text").get<std::string>(), origin, tree.at("quoted").get<bool>());
-    if (tree.contains("items")) {
-      std::vector<Node> items;
-      for (const auto& [index, item] : tree.at("of").items()) items.push_back(node(item, origin));
-      return Node::list(std::move(items), origin);
-    }
-    if (!tree.contains("of")) return Node::null(origin);
+  struct Value {
+    Origin origin;
+    std::string written_as, key;  // key: of what comes next within it
+    std::optional<std::string> text;
+    bool quoted = false, is_list = false, is_map = false, within = false;
+    std::vector<Node> items;
     std::vector<Node::Entry> entries;
-    for (const auto& [key, value] : tree.at("of").items()) entries.emplace_back(key, node(value, origin));
-    return Node::map(std::move(entries), origin);
+  };
+
+  static Node node(Value value) {
+    Node made = value.text      ? Node::scalar(*std::move(value.text), value.origin, value.quoted)
+                : value.is_list ? Node::list(std::move(value.items), value.origin)
+                : value.is_map  ? Node::map(std::move(value.entries), value.origin)
+                                : Node::null(value.origin);
+    if (!value.written_as.empty()) made.set_written_as(std::move(value.written_as));
+    return made;
   }
 
   Origin place(const std::string& text, const Origin& around) {
@@ -40,6 +108,9 @@ class Unpacker {
     return {file, std::stoi(text.substr(colon + 1))};
   }
 
+  std::vector<Value> open_;  // the value at hand, and those around it
+  std::string field_;        // of the value at hand
+  Node root_;
   std::map<std::string, std::shared_ptr<const std::string>> files_;
 };
 
@@ -47,17 +118,21 @@ class Unpacker {
 Json packed(const Node& node, const std::string* around) {
   const std::string* file = node.origin().file.get();
   const bool same = file && around && (file == around || *file == *around);
-  Json tree{{"at", same ? ":" + std::to_string(node.origin().line) : node.origin().str()}};
-  if (!node.written_as().empty()) tree["as"] = node.written_as();
+  Json::object_t tree;
+  tree.reserve(4);  // a map that grows copies what is in it
+  tree.emplace_back("at", same ? ":" + std::to_string(node.origin().line) : node.origin().str());
+  if (!node.written_as().empty()) tree.emplace_back("as", node.written_as());
   if (node.is_scalar()) {
-    tree["text"] = node.text();
-    tree["quoted"] = node.quoted();
+    tree.emplace_back("text", node.text());
+    tree.emplace_back("quoted", node.quoted());
   }
   if (node.is_scalar() || node.is_null()) return tree;
-  if (node.is_list()) tree["items"] = node.items().size();
-  Json& inner = tree["of"] = Json::object();
-  for (const auto& [key, value] : node.entries()) inner[key] = packed(value, file);
-  for (std::size_t i = 0; i < node.items().size(); ++i) inner[std::to_string(i)] = packed(node.items()[i], file);
+  if (node.is_list()) tree.emplace_back("items", node.items().size());
+  Json::object_t inner;
+  inner.reserve(node.entries().size() + node.items().size());
+  for (const auto& [key, value] : node.entries()) inner.emplace_back(key, packed(value, file));
+  for (std::size_t i = 0; i < node.items().size(); ++i) inner.emplace_back(std::to_string(i), packed(node.items()[i], file));
+  tree.emplace_back("of", std::move(inner));
   return tree;
 }
 
@@ -65,6 +140,10 @@ Json packed(const Node& node, const std::string* around) {
 
 Json packed_tree(const Node& node) { return packed(node, nullptr); }
 
-Node unpacked_tree(const Json& tree) { return Unpacker().node(tree); }
+Node unpacked_tree(std::string_view text) {
+  Unpacker unpacker;
+  if (!Json::sax_parse(text, &unpacker)) throw RunError("a composed experiment is damaged");
+  return unpacker.take();
+}
 
 }  // namespace vitro

@@ -1,6 +1,7 @@
 // Composed experiments on their way through Python: one process puts them together, another one runs them.
 #pragma once
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "engine/base/config.hpp"
 
@@ -11,7 +12,7 @@ namespace vitro {
 // "as": how its key was written, where that is not what it is called now.
 nlohmann::ordered_json packed_tree(const Node& node);
 
-// The same node again, with its places. Requires: a tree made by packed_tree().
-Node unpacked_tree(const nlohmann::ordered_json& tree);
+// The same node again, with its places. Requires: the text of a tree made by packed_tree().
+Node unpacked_tree(std::string_view text);
 
 }  // namespace vitro

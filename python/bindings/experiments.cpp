@@ -74,7 +74,7 @@ std::string compose_text(const std::string& source, const std::string& name, boo
   return fmt::format(R"({{"given": {}, "resolved": {}, "tree": {}}})", given.to_json(), resolved.to_json(), tree.dump());
 }
 
-Experiment experiment_of(const std::string& tree) { return read_experiment(unpacked_tree(Json::parse(tree))); }
+Experiment experiment_of(const std::string& tree) { return read_experiment(unpacked_tree(tree)); }
 
 void check_outputs(const std::string& tree) { require_outputs(experiment_of(tree)); }
 

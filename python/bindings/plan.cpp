@@ -38,7 +38,7 @@ Json rows_of(const std::vector<BatchReuse>& batches) {
 
 }  // namespace
 
-std::string plan_facts_text(const std::string& tree) { return plan_facts(unpacked_tree(Json::parse(tree))).dump(); }
+std::string plan_facts_text(const std::string& tree) { return plan_facts(unpacked_tree(tree)).dump(); }
 
 std::string plan_profile_text(const std::string& text) {
   const Node node = parse_json(text, "profile");

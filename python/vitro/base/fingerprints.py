@@ -73,17 +73,31 @@ def files_read(resolved: dict[str, Any]) -> dict[str, str]:
     return {path: of_file(path) for path in _named_files(parts)}
 
 
-def _named_files(tree, at=""):
+def _named_files(tree):
+    found = []
+    _find_files(tree, "", found)
+    return found
+
+
+def _find_files(tree, at, found):
+    """Adds those of a map or a list to `found`. at: its dotted name, with a dot behind."""
     if isinstance(tree, dict):
         for key, value in tree.items():
-            inner = f"{at}.{key}" if at else str(key)
-            if key not in _TEXTS and inner not in OUTPUTS:
-                yield from _named_files(value, inner)
-    elif isinstance(tree, list):
+            if isinstance(value, str):
+                if key not in _TEXTS and f"{at}{key}" not in OUTPUTS and _names_file(value):
+                    found.append(value)
+            elif isinstance(value, (dict, list)) and key not in _TEXTS and f"{at}{key}" not in OUTPUTS:
+                _find_files(value, f"{at}{key}.", found)
+    else:
         for value in tree:
-            yield from _named_files(value, at)
-    elif isinstance(tree, str) and ("/" in tree or "." in tree) and len(tree) < 4096 and "\0" not in tree and os.path.isfile(tree):
-        yield tree
+            if isinstance(value, (dict, list)):
+                _find_files(value, at, found)
+            elif isinstance(value, str) and _names_file(value):
+                found.append(value)
+
+
+def _names_file(text):
+    return ("/" in text or "." in text) and len(text) < 4096 and "\0" not in text and os.path.isfile(text)
 
 
 def plugins_of_environment() -> list[str]:

@@ -1,8 +1,9 @@
 """Native calls in a process of their own.
 
-SystemC elaborates once per process, so every run gets a fresh interpreter. That also makes repeated runs deterministic,
-turns a crash into a RunError, and lets Ctrl-C end native code. A plain child is used rather than multiprocessing's fork
-server: scripts then need no `if __name__ == "__main__"`, and it works inside daemonic workers such as Dask's.
+SystemC elaborates once per process, so every run gets a fresh one. That also makes repeated runs deterministic,
+turns a crash into a RunError, and lets Ctrl-C end native code. A plain child, or one of a plain process that forks for each call
+(nursery.py), is used rather than multiprocessing's fork server: scripts then need no `if __name__ == "__main__"`, and it works inside
+daemonic workers such as Dask's.
 """
 import collections
 import json
@@ -14,6 +15,7 @@ import threading
 from pathlib import Path
 
 from ..errors import ConfigError, Lost, Overtime, RunError
+from . import nursery
 
 # A simulation walks over tables of millions of neurons and makes a hundred thousand small objects per token: huge pages, and a cache
 # that holds what a layer frees at once (docs/design/sim-speed.md).
@@ -26,7 +28,32 @@ class Group:
     """Children that end together, such as those of one sweep."""
 
     def __init__(self):
-        self._children, self._lock, self.ended = set(), threading.Lock(), False
+        self._children, self._lock, self.ended, self._nursery = set(), threading.Lock(), False, None
+
+    def forked(self, env):
+        """A child of this group's nursery, which is made at the first call. None: that has another environment, the group has ended, or
+        there can be no nursery here."""
+        if not nursery.possible():
+            return None
+        with self._lock:
+            if self.ended:
+                return None
+            mother = self._nursery = self._nursery or nursery.Nursery(env)
+        if mother.env != env:
+            return None
+        try:
+            return mother.child()
+        except OSError:  # somebody ended it
+            with self._lock:
+                self._nursery = None if self._nursery is mother else self._nursery
+            return None
+
+    def close(self):
+        """Ends the nursery. Requires: no child runs."""
+        with self._lock:
+            mother, self._nursery = self._nursery, None
+        if mother:
+            mother.close()
 
     def kill(self):
         """Ends all of them, and at once those that are still to come; their callers get a Lost."""
@@ -54,10 +81,10 @@ def realtime():
         raise ConfigError("--realtime: this user may not schedule in real time (expected root, or a limit `rtprio` above 0)") from None
 
 
-def call(function, *args, progress=None, attached=(), env=None, limit_s=None, group=None):
+def call(function, *args, progress=None, attached=(), env=None, limit_s=None, group=None, forks=False):
     """Runs `native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
-    attached: what the function gets besides (attachments.py).
-    env: variables over the caller's own. limit_s: seconds after which it is ended (Overtime). group: a Group that it joins.
+    attached: what the function gets besides (attachments.py). env: variables over the caller's own. limit_s: seconds after which it is
+    ended (Overtime). group: a Group that it joins. forks: the child is one of the group's nursery; else it has an interpreter of its own.
     Raises Lost where somebody else ended the child."""
     request = {"call": [function, *args], "attached": list(attached)}
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
@@ -71,8 +98,8 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     # Ctrl-C waits until somebody will end the child: within a callback of the interpreter it would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        child = subprocess.Popen([sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE)
+        child = (group.forked(env) if group and forks else None) or subprocess.Popen(
+            [sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if group:
             group.add(child)
         if limit_s:

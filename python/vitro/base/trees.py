@@ -17,6 +17,15 @@ def flatten(tree, prefix=""):
     return flat
 
 
+def value_at(tree, name):
+    """Of nested maps, by dotted name; None where there is none."""
+    for key in name.split("."):
+        if not isinstance(tree, Mapping):
+            return None
+        tree = tree.get(key)
+    return tree
+
+
 def values_of(tree, key):
     """The values of a key wherever it stands in nested maps, in their order."""
     for name, value in tree.items():

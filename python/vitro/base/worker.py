@@ -1,4 +1,4 @@
-"""The child that `process.call` starts: one request on stdin, one JSON reply on the stdout it was born with."""
+"""The child that `process.call` starts, or a Nursery: one request on stdin, one JSON reply on the stdout it was born with."""
 import ctypes
 import json
 import os
@@ -12,20 +12,24 @@ from .attachments import unpacked
 _PR_SET_PDEATHSIG = 1
 
 
-def main():
+def main(parent=None):
+    """parent: the process that it was forked from, if it was."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as processes expect it that this one starts
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no simulation outlives the one who asked for it
+    if parent is not None and os.getppid() != parent:
+        return
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     getattr(native.module(), "exit_when_memory_ends", lambda: None)()  # a stand-in has no memory of its own to end
     request = json.load(sys.stdin)
     try:
-        reply = {"value": native.call(*request["call"], **unpacked(request["attached"]))}
+        value = native.call_as_json(*request["call"], **unpacked(request["attached"]))
+        reply = f'{{"value": {value}}}'  # not made anew: a result has some hundred thousand characters
     except (ConfigError, RunError) as error:
-        reply = {"error": type(error).__name__, "message": str(error)}
+        reply = json.dumps({"error": type(error).__name__, "message": str(error)})
     with replies:
-        json.dump(reply, replies)
+        replies.write(reply)
 
 
 if __name__ == "__main__":

@@ -24,14 +24,19 @@ class Local:
     def cancel(self) -> None:
         self._children.kill()
 
+    def close(self) -> None:
+        self._children.close()
+
 
 def perform_here(task: Task, limits: Limits, children: process.Group, env: dict[str, str] | None = None) -> Outcome:
-    """In a child of this process. children: the group that it joins; env: variables over this process's own."""
+    """In a child of this process. children: the group that it joins; env: variables over this process's own. A measurement has an
+    interpreter of its own, as one alone has."""
     began = time.perf_counter()
     try:
         with room(exclusive=task.exclusive, ended=lambda: children.ended):
             began = time.perf_counter()
-            value = process.call_alike(task.function, *task.args, attached=task.attached, limit_s=limits.seconds, group=children, env=env)
+            value = process.call_alike(task.function, *task.args, attached=task.attached, limit_s=limits.seconds, group=children, env=env,
+                                       forks=not task.exclusive)
             return Outcome(value, seconds=time.perf_counter() - began)
     except (ConfigError, RunError) as error:
         return Outcome(error=error, seconds=time.perf_counter() - began)

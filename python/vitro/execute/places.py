@@ -27,7 +27,8 @@ def opened(on: str = "local", *, workers: int | None = None) -> Iterator[Any]:
     check(on, workers)
     kind, _, rest = on.partition(":")
     if kind == "local":
-        yield Local(workers)
+        with contextlib.closing(Local(workers)) as here:
+            yield here
         return
     try:
         from . import cluster

@@ -15,6 +15,7 @@ from ..errors import RunError
 from .local import perform_here
 from .task import Limits, Task
 
+_CHILDREN = process.Group()  # of this worker
 _UNFINISHED = 24 * 3600  # seconds after the last piece of a file, when it will not be finished any more
 
 
@@ -43,7 +44,7 @@ def perform(spec: dict[str, Any]) -> dict[str, Any]:
     # Also where there are none: those of this worker's own environment are not of the study.
     env = {"VITRO_PLUGINS": os.pathsep.join(_lying(path, sha) or "" for path, sha in spec["plugins"].items())}
     env |= {no_code.VARIABLE: "1"} if spec["no_code"] else {}
-    outcome = perform_here(task, Limits(spec["seconds"]), process.Group(), env)
+    outcome = perform_here(task, Limits(spec["seconds"]), _CHILDREN, env)
     return {"value": outcome.value, "error": outcome.error, "seconds": outcome.seconds}
 
 

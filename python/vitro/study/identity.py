@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base import fingerprints
+from ..base.trees import value_at
 from ..device.models import described
 from ..policy.content import content_of
 
@@ -49,7 +50,7 @@ def identity_of(resolved: dict[str, Any], models: Sequence[type] = ()) -> Identi
     engine, host = fingerprints.engine(), fingerprints.host() if resolved["machine"] == "host" else None
     used = sorted((model["name"], content_of(model["class"])) for model in map(described, models)
                   if model["name"] in _model_names(resolved.get("device")))
-    parts = [_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files), *([used] if used else [])]
+    parts = [_VERSION, engine, sorted(plugins.values()), host, _by_content(whole, files) if files else whole, *([used] if used else [])]
     digest = fingerprints.of_tree(parts)[:20]
     return Identity(digest, files, engine, host, plugins)
 
@@ -89,9 +90,4 @@ def _by_content(tree, files):
 
 def outputs_of(resolved: dict[str, Any]) -> list[str]:
     """The files that a run of this writes."""
-    found = []
-    for key in fingerprints.OUTPUTS:
-        part, _, name = key.partition(".")
-        if path := (resolved.get(part) or {}).get(name):
-            found.append(path)
-    return found
+    return [path for key in fingerprints.OUTPUTS if (path := value_at(resolved, key))]

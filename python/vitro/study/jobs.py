@@ -60,9 +60,9 @@ def run_points(experiment: Experiment, points: Listed, *, out: Path | None, over
                 store.forget([job.key for job in jobs], since=since)
             if adopt:
                 old = old_points.found(folder)
-                for job in jobs:
-                    if job.old_digest in old and store.claim(job.key) == "mine":
-                        store.add(job.columns(tries=1, began=utc()) | {"adopted": True}, old[job.old_digest])
+                for job in jobs if old else ():
+                    if (digest := job.old_digest()) in old and store.claim(job.key) == "mine":
+                        store.add(job.columns(tries=1, began=utc()) | {"adopted": True}, old[digest])
             if adopt or not resume:
                 old_points.decided(folder)
             now = utc()
@@ -180,7 +180,6 @@ class Job:
     # Known when resolved:
     identity: Identity | None = None
     repeat: int = 0             # among equal points
-    old_digest: str = ""
     outputs: list[str] = dataclasses.field(default_factory=list)
     # Known at the end: an answer (`result`) and its metrics by dotted name, without lists; or why there is none.
     metrics: dict[str, Any] | None = None
@@ -207,7 +206,6 @@ class Job:
         resolved = composed.resolved
         self.machine = resolved["machine"]
         self.outputs = outputs_of(resolved)
-        self.old_digest = old_points.digest(self.machine, resolved)
         if identify:
             self.identity = identity_of(resolved, self.models)
         self._tree = _packed(composed.tree)
@@ -228,6 +226,9 @@ class Job:
             return None
         answer, resolved = json.loads(zlib.decompress(self._answer)), self.resolved()
         return Result(answer | {"experiment_resolved": resolved, "experiment": resolved.get("experiment", answer["experiment"])})
+
+    def old_digest(self) -> str:
+        return old_points.digest(self.machine or "", self.resolved())
 
     def origins(self):
         return self.compose().origins

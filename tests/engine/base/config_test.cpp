@@ -51,6 +51,19 @@ TEST(Json, what_is_read_is_written_back) {
   EXPECT_EQ(parse_json(text, "x").to_json(), text);
 }
 
+// Texts that begin as a literal does, and texts around which a parser would pass over blanks.
+TEST(Json, unquoted_scalars_are_what_a_parser_of_json_takes_them_for) {
+  const auto written = [](std::string text) { return Node::scalar(std::move(text)).to_json(); };
+  for (const char* literal : {"1", "-2.5", "1e3", "true", "false", "null", " 7", "\t7\n"}) {
+    EXPECT_NE(written(literal).front(), '"') << literal;
+  }
+  EXPECT_EQ(written(" 7"), "7");
+  for (const char* text : {"", " ", "59.6 GB/s", "1 GiB", "truely", "nothing", "-", "+1", ".5", "0x10", "falsehood", "NaN", "Infinity"}) {
+    EXPECT_EQ(written(text), '"' + std::string(text) + '"');
+  }
+  EXPECT_EQ(Node::scalar("1", {}, true).to_json(), R"("1")");
+}
+
 TEST(Node, paths_make_maps_on_the_way_and_replace_in_place) {
   Node node = parse_json(R"({"memory": {"budget": "1 GiB"}, "x": 1})", "x");
   node.set_path("memory.budget", Node::scalar("2 GiB"));

@@ -97,12 +97,18 @@ def test_a_process_that_somebody_ended_is_tried_again(fake, tmp_path):
 
 
 def children():
+    """Processes of runs: what a nursery has forked."""
+    return [child for nursery in of(os.getpid()) for child in of(nursery)]
+
+
+def of(parent):
+    """The processes that another one has started from the package's own modules."""
     found = []
-    for task in os.listdir("/proc/self/task"):
-        with open(f"/proc/self/task/{task}/children") as file:
+    for task in os.listdir(f"/proc/{parent}/task"):
+        with open(f"/proc/{parent}/task/{task}/children") as file:
             for pid in file.read().split():
                 with open(f"/proc/{pid}/cmdline") as line:
-                    found += [int(pid)] if "vitro.base.worker" in line.read() else []
+                    found += [int(pid)] if "vitro.base." in line.read() else []
     return found
 
 

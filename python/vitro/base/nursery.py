@@ -1,0 +1,87 @@
+"""A process that has loaded all that a native call needs, and becomes two for each of them: a call then costs no interpreter's start.
+
+What a child begins with is what a new process has after its imports, since nothing ran in the one that it comes from; what it does stays
+with it. So calls leak nothing into each other, and a call's answer is the same in a child of either kind.
+"""
+import functools
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+
+
+@functools.cache
+def possible():
+    """Whether this system tells the end of a process by a file, as the nursery needs it."""
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+        return True
+    except (AttributeError, OSError):  # not Linux, or one before 5.3
+        return False
+
+
+class Child:
+    """Of a nursery, used as a subprocess.Popen is."""
+
+    def __init__(self, nursery, number, pipes, status):
+        self._nursery, self._number, self._status, self._code = nursery, number, status, None
+        self.stdin, self.stdout, self.stderr = pipes
+
+    def kill(self):
+        self._nursery.tell({"kill": self._number})
+
+    def wait(self):
+        """-> the exit code; of a child whose nursery was ended, which ended the child, that of SIGKILL."""
+        if self._code is None:
+            with self._status as status:
+                said = status.read()
+            self._code = int(said) if said else -signal.SIGKILL
+        return self._code
+
+
+class Nursery:
+    """env: the whole environment of its children. Ends with this object, or with this process, and ends its children then."""
+
+    def __init__(self, env):
+        self.env, self._numbers, self._lock = env, 0, threading.Lock()
+        here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            self._process = subprocess.Popen([sys.executable, "-m", "vitro.base.nursery_server", str(there.fileno())], env=env,
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[there.fileno()])
+        self._socket = here
+        self.close = weakref.finalize(self, _end, here, self._process)
+
+    def child(self):
+        """Raises OSError where the nursery was ended."""
+        ends = [os.pipe() for _ in range(4)]  # stdin, stdout, stderr, and where the nursery says how the child ended
+        theirs = [ends[0][0], *(end for _, end in ends[1:]), os.open(".", os.O_RDONLY | os.O_DIRECTORY)]
+        ours = [ends[0][1], *(end for end, _ in ends[1:])]
+        with self._lock:
+            self._numbers += 1
+            number = self._numbers
+        try:
+            socket.send_fds(self._socket, [json.dumps({"child": number}).encode()], theirs)
+        except BaseException:
+            for end in ours:
+                os.close(end)
+            raise
+        finally:
+            for end in theirs:
+                os.close(end)
+        files = [os.fdopen(end, mode) for end, mode in zip(ours, ("wb", "rb", "rb", "rb"))]
+        return Child(self, number, files[:3], files[3])
+
+    def tell(self, request):
+        try:
+            self._socket.send(json.dumps(request).encode())
+        except OSError:  # ended, and its children with it
+            pass
+
+
+def _end(connection, process):
+    connection.close()
+    process.wait()

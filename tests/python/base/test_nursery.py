@@ -1,0 +1,136 @@
+"""Calls in forked children: the answers of calls in interpreters of their own, whatever ran before them in the same nursery."""
+import os
+import signal
+import threading
+import time
+
+import pytest
+from vitro.base import process
+from vitro.errors import Lost, Overtime, RunError
+from vitro.running import experiments
+
+# A stand-in whose calls would leave traces behind, were they in one process.
+MODULE = """
+import json, os, random, time
+class ConfigError(Exception): pass
+class RunError(Exception): pass
+calls = []
+def leave_traces():
+    calls.append(1)
+    os.environ["TRACE"] = "left"
+    os.chdir("/")
+def traces(): return [calls, os.environ.get("TRACE"), os.getcwd()]
+def loader(): return os.getppid()
+def sleep(seconds): time.sleep(seconds)
+def crash(): os.kill(os.getpid(), 11)
+def open_files(): return len(os.listdir("/proc/self/fd"))
+def variable(name): return os.environ.get(name)
+"""
+
+TINY = """
+experiment: tiny
+machine: sim
+model: {format: q4_0, shape: {family: llama, name: tiny, layers: 2, width: 64, heads: 4, kv_heads: 4, ffn: 4096, vocab: 128, context: 64,
+        norm_eps: 1e-5, activation: relu, rope_base: 10000, predictor_rank: 32}}
+device: vitro:devices/oneplus12
+engine: {policy: neuron_cluster, numerics: false, profile: {fraction: 20%, predictor: {recall: 1, precision: 0.8}}}
+workload: {prompt_tokens: 4, output_tokens: 6, stop_at_eos: false, seed: 1}
+memory: {ffn_in_dram: 50%}
+"""
+OTHER = TINY.replace("tiny", "other").replace("ffn: 4096", "ffn: 2048").replace("fraction: 20%", "fraction: 40%").replace("50%}", "25%}")
+
+
+@pytest.fixture
+def group(tmp_path, monkeypatch):
+    (tmp_path / "leaky.py").write_text(MODULE)
+    monkeypatch.setenv("VITRO_NATIVE_MODULE", "leaky")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    made = process.Group()
+    yield made
+    made.close()
+
+
+def forked(group, *args, **more):
+    return process.call(*args, group=group, forks=True, **more)
+
+
+def test_what_a_call_leaves_behind_is_gone_with_it(group, tmp_path):
+    clean = [[], None, str(tmp_path)]
+    for _ in range(2):
+        forked(group, "leave_traces")
+        assert forked(group, "traces") == process.call("traces") == clean
+
+
+def test_children_of_a_nursery_have_one_parent_and_work_where_the_caller_does(group, tmp_path, monkeypatch):
+    first = forked(group, "loader")
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    assert forked(group, "traces")[2] == str(tmp_path / "inner")
+    assert forked(group, "loader") == first != os.getpid()
+    assert process.call("loader") == os.getpid()
+
+
+def test_children_hold_no_files_of_others(group):
+    alone = forked(group, "open_files")
+    waiting = [threading.Thread(target=forked, args=(group, "sleep", 0.5)) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    assert forked(group, "open_files") == alone
+    for thread in waiting:
+        thread.join()
+
+
+def test_another_environment_is_not_that_of_the_nursery(group):
+    assert forked(group, "variable", "SAID") is None
+    assert forked(group, "variable", "SAID", env={"SAID": "yes"}) == "yes"
+    assert forked(group, "variable", "SAID") is None
+
+
+def test_a_crash_and_a_limit_end_one_child(group):
+    loader = forked(group, "loader")
+    with pytest.raises(RunError, match="SIGSEGV"):
+        forked(group, "crash")
+    with pytest.raises(Overtime, match="limit of 0.2 s"):
+        forked(group, "sleep", 60, limit_s=0.2)
+    assert forked(group, "loader") == loader
+
+
+def test_who_ends_the_nursery_ends_its_children_and_the_next_call_has_another_one(group):
+    loader, said = forked(group, "loader"), []
+
+    def lost():
+        try:
+            forked(group, "sleep", 60)
+        except Lost as error:
+            said.append(error)
+    thread = threading.Thread(target=lost)
+    thread.start()
+    time.sleep(0.3)
+    os.kill(loader, signal.SIGKILL)
+    thread.join(timeout=30)
+    assert len(said) == 1
+    assert forked(group, "loader") == os.getpid()  # found out, and got an interpreter of its own
+    assert forked(group, "loader") not in (loader, os.getpid())
+
+
+def test_a_closed_nursery_has_ended(group):
+    loader = forked(group, "loader")
+    group.close()
+    assert not os.path.exists(f"/proc/{loader}")
+
+
+def test_runs_are_those_of_fresh_processes_whatever_ran_before(native, tmp_path, monkeypatch):
+    """Two experiments and two seeds by turns in one nursery, some of them twice."""
+    monkeypatch.chdir(tmp_path)
+
+    def hashes(**more):
+        for experiment, seed in ((TINY, 1), (OTHER, 1), (TINY, 2), (OTHER, 2), (TINY, 1), (OTHER, 1)):
+            tree = experiments.compose(experiment, overrides={"workload.seed": seed}).tree
+            answer = process.call("run", tree, None, **more)
+            yield answer["event_hash"], answer["metrics"], answer["tokens"]
+    group = process.Group()
+    forks, fresh = list(hashes(group=group, forks=True)), list(hashes())
+    group.close()
+    assert forks == fresh
+    assert len({event_hash for event_hash, _, _ in fresh}) == 4
