@@ -62,7 +62,7 @@ endif()
 # Includes are relative to the project, so that a compiler cache serves every checkout, which it does not for CMake's own unity builds.
 # Without VITRO_UNITY every source is compiled alone, which shows a missing #include.
 option(VITRO_UNITY "Compile several sources of a target together" ON)
-set(VITRO_TOGETHER 8)
+set(VITRO_TOGETHER 16)
 function(vitro_unity name)
   if(VITRO_UNITY)
     cmake_language(EVAL CODE "cmake_language(DEFER CALL vitro_join ${name} ${ARGN})")  # when options of sources are known
@@ -114,20 +114,18 @@ function(vitro_units name units)
   set(${units} ${files} PARENT_SCOPE)
 endfunction()
 
-set(VITRO_COLD_OPTION -O1)
-if(VITRO_SANITIZE)
-  set(VITRO_COLD_OPTION -O0)
-endif()
-
-# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [BESIDE c.cpp ...] [LINK other ...] [COLD])
-# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time, and with
-# sanitizers not optimised at all: the optimiser takes several times as long for their checks.
+# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [BESIDE c.cpp ...] [LINK other ...] [COLD] [LIGHT])
+# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time.
+# COLD and LIGHT ones are not optimised with sanitizers: the optimiser takes several times as long for their checks. LIGHT: tests spend
+# little time in it, for a release it is optimised.
 function(vitro_library name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;APART;BESIDE;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;LIGHT" "" "SOURCES;APART;BESIDE;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   vitro_unity(${name} APART ${ARG_APART} BESIDE ${ARG_BESIDE})
   target_link_libraries(${name} PUBLIC vitro_options ${ARG_LINK})
-  if(ARG_COLD)
-    target_compile_options(${name} PRIVATE ${VITRO_COLD_OPTION})
+  if(VITRO_SANITIZE AND (ARG_COLD OR ARG_LIGHT))
+    target_compile_options(${name} PRIVATE -O0)
+  elseif(ARG_COLD)
+    target_compile_options(${name} PRIVATE -O1)
   endif()
 endfunction()

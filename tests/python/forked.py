@@ -3,6 +3,8 @@
 `Server` runs this file as a program. It loads every command once, and forks for each request; the child takes the request's folder,
 environment, input and output and leaves as `python -m vitro` does.
 """
+import contextlib
+import gc
 import importlib
 import json
 import os
@@ -66,11 +68,25 @@ def become(request):
     sys.path[0] = request["folder"]
 
 
-if __name__ == "__main__":
+def load():
+    """What a command would load by itself, after the fork: half of its time, if it is a short one."""
+    from vitro.base import native
     from vitro.cli import COMMANDS, main
+    from vitro.errors import RunError
 
     for module, _ in COMMANDS.values():
         importlib.import_module(module, "vitro")
+    for module in ("typer._adapters", "typer.rich_utils", "rich._emoji_codes", "typer._click.decorators", "typer._click._textwrap"):
+        importlib.import_module(module)
+    importlib.import_module("pydantic").TypeAdapter(int)  # which typer makes of options: the first one looks for plug-ins
+    with contextlib.suppress(RunError):
+        native.module()
+    gc.freeze()  # a child's collections then write to no page that it shares
+    return main
+
+
+if __name__ == "__main__":
+    main = load()
     if task := serve():
         become(task)
         sys.exit(main())
