@@ -55,7 +55,7 @@ if(VITRO_COVERAGE)
   target_link_options(vitro_options INTERFACE ${counted})
 endif()
 
-# Several sources of a target are compiled as one, at most VITRO_TOGETHER at a time (16 of a test, 8 of others): the headers and templates
+# Several sources of a target are compiled as one, at most VITRO_TOGETHER at a time: the headers and templates
 # that they share are compiled once.
 # A source that defines a name which another one defines, too, is named under BESIDE: these are joined with one another, apart from the
 # rest. APART names those that clash with these as well; they are compiled alone, like sources with options of their own.

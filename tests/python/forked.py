@@ -14,12 +14,17 @@ import tempfile
 import threading
 
 
-class Server:
-    """Of one environment. Commands run one at a time."""
+# What typer and rich load when the first command runs.
+LATE = ("typer._adapters", "typer.rich_utils", "typer._click.decorators", "typer._click._textwrap", "rich._emoji_codes")
 
-    def __init__(self, env):
+
+class Server:
+    """Of one environment. Commands run one at a time. packages: what they use besides; a fork takes longer the more is loaded."""
+
+    def __init__(self, env, packages=()):
         self.lock = threading.Lock()
-        self.process = subprocess.Popen([sys.executable, __file__], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([sys.executable, __file__, *packages], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
 
     def run(self, words, stdin, folder, env, timeout):
         """-> (exit code, stdout, stderr), negative for a signal."""
@@ -68,7 +73,7 @@ def become(request):
     sys.path[0] = request["folder"]
 
 
-def load():
+def load(packages):
     """What a command would load by itself, after the fork: half of its time, if it is a short one."""
     from vitro.base import native
     from vitro.cli import COMMANDS, main
@@ -76,7 +81,7 @@ def load():
 
     for module, _ in COMMANDS.values():
         importlib.import_module(module, "vitro")
-    for module in ("typer._adapters", "typer.rich_utils", "rich._emoji_codes", "typer._click.decorators", "typer._click._textwrap"):
+    for module in (*LATE, *packages):
         importlib.import_module(module)
     importlib.import_module("pydantic").TypeAdapter(int)  # which typer makes of options: the first one looks for plug-ins
     with contextlib.suppress(RunError):
@@ -86,7 +91,7 @@ def load():
 
 
 if __name__ == "__main__":
-    main = load()
+    main = load(sys.argv[1:])
     if task := serve():
         become(task)
         sys.exit(main())
