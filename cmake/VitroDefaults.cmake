@@ -55,14 +55,14 @@ if(VITRO_COVERAGE)
   target_link_options(vitro_options INTERFACE ${counted})
 endif()
 
-# Several sources of a target are compiled as one, at most VITRO_TOGETHER at a time (16 of a test, 8 of others): the headers and templates
+# Several sources of a target are compiled as one, at most VITRO_TOGETHER at a time: the headers and templates
 # that they share are compiled once.
 # A source that defines a name which another one defines, too, is named under BESIDE: these are joined with one another, apart from the
 # rest. APART names those that clash with these as well; they are compiled alone, like sources with options of their own.
 # Includes are relative to the project, so that a compiler cache serves every checkout, which it does not for CMake's own unity builds.
 # Without VITRO_UNITY every source is compiled alone, which shows a missing #include.
 option(VITRO_UNITY "Compile several sources of a target together" ON)
-set(VITRO_TOGETHER 8)
+set(VITRO_TOGETHER 16)
 function(vitro_unity name)
   if(VITRO_UNITY)
     cmake_language(EVAL CODE "cmake_language(DEFER CALL vitro_join ${name} ${ARGN})")  # when options of sources are known
@@ -114,20 +114,18 @@ function(vitro_units name units)
   set(${units} ${files} PARENT_SCOPE)
 endfunction()
 
-set(VITRO_COLD_OPTION -O1)
-if(VITRO_SANITIZE)
-  set(VITRO_COLD_OPTION -O0)
-endif()
-
-# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [BESIDE c.cpp ...] [LINK other ...] [COLD])
-# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time, and with
-# sanitizers not optimised at all: the optimiser takes several times as long for their checks.
+# vitro_library(name SOURCES a.cpp b.cpp ... [APART b.cpp ...] [BESIDE c.cpp ...] [LINK other ...] [COLD] [LIGHT])
+# COLD: reads files or prints, and takes no time that counts. It is compiled with -O1, in two thirds of the time.
+# COLD and LIGHT ones are not optimised with sanitizers: the optimiser takes several times as long for their checks. LIGHT: tests spend
+# little time in it, for a release it is optimised.
 function(vitro_library name)
-  cmake_parse_arguments(ARG "COLD" "" "SOURCES;APART;BESIDE;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;LIGHT" "" "SOURCES;APART;BESIDE;LINK" ${ARGN})
   add_library(${name} STATIC ${ARG_SOURCES})
   vitro_unity(${name} APART ${ARG_APART} BESIDE ${ARG_BESIDE})
   target_link_libraries(${name} PUBLIC vitro_options ${ARG_LINK})
-  if(ARG_COLD)
-    target_compile_options(${name} PRIVATE ${VITRO_COLD_OPTION})
+  if(VITRO_SANITIZE AND (ARG_COLD OR ARG_LIGHT))
+    target_compile_options(${name} PRIVATE -O0)
+  elseif(ARG_COLD)
+    target_compile_options(${name} PRIVATE -O1)
   endif()
 endfunction()

@@ -14,7 +14,7 @@
 namespace vitro {
 namespace {
 
-constexpr Bytes kChunk = MiB;
+constexpr Bytes kCopyChunk = MiB;
 
 std::vector<float> rows_of(const Gguf& gguf, const TensorInfo& tensor, std::uint64_t first, std::uint64_t count) {
   const Bytes stride = row_bytes(tensor.format, tensor.columns());
@@ -28,7 +28,7 @@ std::vector<float> rows_of(const Gguf& gguf, const TensorInfo& tensor, std::uint
 void copy(const Gguf& in, const TensorInfo& tensor, GgufWriter& out) {
   std::vector<std::byte> chunk;
   for (Bytes at = 0; at < tensor.size; at += chunk.size()) {
-    chunk.resize(std::min(kChunk, tensor.size - at));
+    chunk.resize(std::min(kCopyChunk, tensor.size - at));
     in.read_stored(tensor, at, chunk);
     out.write(chunk);
   }

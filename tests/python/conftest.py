@@ -40,7 +40,7 @@ class Command:
     def __call__(self, *args, stdin=b"", env=None):
         words = [arg if isinstance(arg, bytes) else str(arg) for arg in args]
         if not env:
-            code, out, err = server(self.env).run(words, stdin, self.folder, self.env, timeout=300)
+            code, out, err = server(self.env, words[:1]).run(words, stdin, self.folder, self.env, timeout=300)
             return Answer(code, out.decode(), err.decode())
         run = subprocess.run([sys.executable, "-m", "vitro", *words], input=stdin, capture_output=True, cwd=self.folder,
                              env=self.env | env, timeout=300)
@@ -62,14 +62,16 @@ def opencl_platforms():
     return count.value if loader.clGetPlatformIDs(0, None, ctypes.byref(count)) == 0 else 0
 
 
-_servers = {}  # by the part of an environment that differs between tests
+_servers = {}  # by the part of an environment that differs between tests, and by what they have loaded
+TABLES = {"sweep", "search", "sensitivity", "report", "tasks", "trace", "validate", "reproduce"}  # commands that make tables or pictures
 
 
-def server(env):
+def server(env, command):
     """The process that commands with this environment are forked from."""
-    key = (env["PYTHONPATH"], env.get("VITRO_NATIVE_MODULE"))
+    packages = ("pandas", "matplotlib.figure") if TABLES.intersection(command) else ()
+    key = (env["PYTHONPATH"], env.get("VITRO_NATIVE_MODULE"), packages)
     if key not in _servers:
-        _servers[key] = forked.Server(env)
+        _servers[key] = forked.Server(env, packages)
     return _servers[key]
 
 

@@ -3,6 +3,8 @@
 `Server` runs this file as a program. It loads every command once, and forks for each request; the child takes the request's folder,
 environment, input and output and leaves as `python -m vitro` does.
 """
+import contextlib
+import gc
 import importlib
 import json
 import os
@@ -12,12 +14,17 @@ import tempfile
 import threading
 
 
-class Server:
-    """Of one environment. Commands run one at a time."""
+# What typer and rich load when the first command runs.
+LATE = ("typer._adapters", "typer.rich_utils", "typer._click.decorators", "typer._click._textwrap", "rich._emoji_codes")
 
-    def __init__(self, env):
+
+class Server:
+    """Of one environment. Commands run one at a time. packages: what they use besides; a fork takes longer the more is loaded."""
+
+    def __init__(self, env, packages=()):
         self.lock = threading.Lock()
-        self.process = subprocess.Popen([sys.executable, __file__], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([sys.executable, __file__, *packages], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
 
     def run(self, words, stdin, folder, env, timeout):
         """-> (exit code, stdout, stderr), negative for a signal."""
@@ -66,11 +73,25 @@ def become(request):
     sys.path[0] = request["folder"]
 
 
-if __name__ == "__main__":
+def load(packages):
+    """What a command would load by itself, after the fork: half of its time, if it is a short one."""
+    from vitro.base import native
     from vitro.cli import COMMANDS, main
+    from vitro.errors import RunError
 
     for module, _ in COMMANDS.values():
         importlib.import_module(module, "vitro")
+    for module in (*LATE, *packages):
+        importlib.import_module(module)
+    importlib.import_module("pydantic").TypeAdapter(int)  # which typer makes of options: the first one looks for plug-ins
+    with contextlib.suppress(RunError):
+        native.module()
+    gc.freeze()  # a child's collections then write to no page that it shares
+    return main
+
+
+if __name__ == "__main__":
+    main = load(sys.argv[1:])
     if task := serve():
         become(task)
         sys.exit(main())

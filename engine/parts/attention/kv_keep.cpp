@@ -28,7 +28,7 @@ class SinksAndRecent final : public KvKeep {
   std::uint32_t sinks_, blocks_;
 };
 
-Registry<KvKeepRule> engine_rules() {
+Registry<KvKeepRule> own_keep_rules() {
   using Made = std::unique_ptr<KvKeep>;
   Registry<KvKeepRule> rules;
   rules.add({"first", "the first positions of each sequence, also those that a sliding window has passed", false,
@@ -46,7 +46,7 @@ Registry<KvKeepRule> engine_rules() {
 }  // namespace
 
 Registry<KvKeepRule>& kv_keep_rules() {
-  static Registry<KvKeepRule> rules = engine_rules();
+  static Registry<KvKeepRule> rules = own_keep_rules();
   return rules;
 }
 

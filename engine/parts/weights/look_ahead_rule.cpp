@@ -12,7 +12,7 @@ class Router final : public LookAheadRule {
   }
 };
 
-Registry<LookAheadKind> engine_rules() {
+Registry<LookAheadKind> own_look_ahead_rules() {
   Registry<LookAheadKind> rules;
   rules.add({"router", "experts that the next layer's router names on this layer's input",
              [](const LookAheadOptions&) -> std::unique_ptr<LookAheadRule> { return std::make_unique<Router>(); }});
@@ -22,7 +22,7 @@ Registry<LookAheadKind> engine_rules() {
 }  // namespace
 
 Registry<LookAheadKind>& look_ahead_rules() {
-  static Registry<LookAheadKind> rules = engine_rules();
+  static Registry<LookAheadKind> rules = own_look_ahead_rules();
   return rules;
 }
 

@@ -14,8 +14,8 @@ TEST_F(HexagonRun, behind_fastrpc_has_the_tokens_of_the_cpu_whatever_becomes_of_
   way_ = Way::fastrpc;
   const Json expected = run("cpu0", "q8_0")["tokens"];
   ASSERT_EQ(expected.size(), kTokens);
-  const Json whole = run("hexagon", "q8_0"), again = run("hexagon", "q8_0", {{42, Fault::die}});
-  const Json lost = run("hexagon", "q8_0", {{42, Fault::die}, {43, Fault::corrupt_result}});
+  const Json whole = run("hexagon", "q8_0"), again = run("hexagon", "q8_0", {{kStruck, Fault::die}});
+  const Json lost = run("hexagon", "q8_0", {{kStruck, Fault::die}, {kStruck + 1, Fault::corrupt_result}});
   for (const Json& result : {whole, again, lost}) {
     EXPECT_EQ(result["tokens"], expected);
     EXPECT_THAT(result["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("hexagon: FastRPC (")));

@@ -20,7 +20,7 @@ TEST_F(HexagonMemory, weights_that_fit_are_shared_and_others_are_charged) {
   const auto peak = [](const Json& result) { return result["metrics"]["peak_memory_bytes"].get<Bytes>(); };
   const Bytes weights = 4 * (2 * 256 * 256 + 2 * 256 * 128 + 3 * 256 * 768);  // of layers
   for (const std::string& model : {quantised("q4_0_tile"), std::string("f16")}) {
-    const Json cpu = run_with("cpu0", model), hexagon = run_with("hexagon", model, {{42, Fault::die_in_transfer}});
+    const Json cpu = run_with("cpu0", model), hexagon = run_with("hexagon", model, {{kStruck, Fault::die_in_transfer}});
     EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << model;
     EXPECT_EQ(hexagon["counts"]["hexagon_operators"], kTokens * 4 * 7) << model;
     EXPECT_EQ(hexagon["counts"]["hexagon_copied_bytes"], 0) << model;

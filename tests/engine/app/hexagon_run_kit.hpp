@@ -18,7 +18,8 @@
 namespace vitro::test {
 
 using Json = nlohmann::ordered_json;
-inline const unsigned kTokens = all_or_few(8u, 4u);  // the emulator takes most of the time
+inline const unsigned kTokens = all_or_few(8u, 2u);  // the emulator takes most of the time
+constexpr std::uint32_t kStruck = 20;                // a request within the second token: each has 16
 
 class HexagonRun : public testing::Test {
  protected:

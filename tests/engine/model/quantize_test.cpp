@@ -256,12 +256,12 @@ TEST(Quantize, embedding_and_output_can_have_formats_of_their_own) {
   const ScratchFolder folder;
   const Gguf f16 = Gguf::open(embedded("stories-reglu-3m.f16.gguf"));
   ASSERT_EQ(f16.find_tensor("output.weight"), nullptr);
-  quantize(f16.path(), folder / "mixed.gguf", "w4g64z", {.vocabulary = {Format::bf16, Format::q8_0}});
+  quantize(f16.path(), folder / "mixed.gguf", "q4_0", {.vocabulary = {Format::bf16, Format::q8_0}});
   const Gguf mixed = Gguf::open(folder / "mixed.gguf");
   const TensorInfo &embedding = *mixed.find_tensor("token_embd.weight"), &output = *mixed.find_tensor("output.weight");
   EXPECT_EQ(embedding.format, Format::bf16);
   EXPECT_EQ(output.format, Format::q8_0);
-  EXPECT_EQ(mixed.find_tensor("blk.0.ffn_up.weight")->format, Format::w(4, 64, 'z'));
+  EXPECT_EQ(mixed.find_tensor("blk.0.ffn_up.weight")->format, Format::q4_0);
   EXPECT_FALSE(config_from_gguf(mixed).tied_embedding);
   const std::vector<float> source = values_of(f16, *f16.find_tensor("token_embd.weight"));
   std::vector<float> expected = source;

@@ -1,5 +1,4 @@
 """SystemC modules of others in a device: the commands of docs/guide/plugins.md, the example, and what goes wrong."""
-import json
 import os
 import re
 import subprocess
@@ -7,7 +6,7 @@ import sys
 
 import pytest
 import vitro
-from conftest import ROOT, environment
+from conftest import ROOT, Command, environment
 
 EXAMPLE = ROOT / "examples" / "tlm"
 GUIDE = ROOT / "docs" / "guide" / "plugins.md"
@@ -52,15 +51,15 @@ def faulty(checkout):
 
 def run(checkout, *overrides, tokens=2):
     words = [word for text in overrides for word in ("--set", text)]
-    return subprocess.run([sys.executable, "-m", "vitro", "run", QUICKSTART, "--json", "--set", "device=examples/tlm/phone.yaml",
-                           "--set", f"workload.output_tokens={tokens}", *words],
-                          cwd=checkout[0], env=checkout[1], capture_output=True, text=True, timeout=120)
+    command = Command(checkout[1], checkout[0])
+    phone = ("--set", "device=examples/tlm/phone.yaml", "--set", f"workload.output_tokens={tokens}")
+    return command("run", QUICKSTART, "--json", *phone, *words)
 
 
 def result(checkout, *overrides):
     answer = run(checkout, *overrides)
-    assert answer.returncode == 0, answer.stderr
-    return json.loads(answer.stdout)
+    assert answer.code == 0, answer.err
+    return answer.json
 
 
 def speed(row):
@@ -118,8 +117,8 @@ FAULTS = {"silent": "did not answer a ", "throws": "row 7 is worn out", "error":
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_target_does_wrong_ends_the_run(checkout, faulty, fault):
     answer = run(checkout, f"device.dram={{model: tlm, plugin: {faulty}, fault: {fault}, capacity: 1 GB, available: 1 GB}}")
-    assert answer.returncode == 1 and FAULTS[fault] in answer.stderr, answer.stderr
-    assert answer.stderr.count("\n") == 1
+    assert answer.code == 1 and FAULTS[fault] in answer.err, answer.err
+    assert answer.err.count("\n") == 1
 
 
 def test_a_target_may_pause_the_kernel(checkout, faulty):
@@ -143,8 +142,8 @@ WRONG = {
 @pytest.mark.parametrize("override", WRONG)
 def test_what_is_wrong_in_the_device_is_one_message(checkout, override):
     answer = run(checkout, override)
-    assert answer.returncode == 2 and WRONG[override] in answer.stderr, answer.stderr
-    assert answer.stderr.count("\n") == 1
+    assert answer.code == 2 and WRONG[override] in answer.err, answer.err
+    assert answer.err.count("\n") == 1
 
 
 def test_a_saved_device_keeps_its_plugins(checkout, tmp_path):

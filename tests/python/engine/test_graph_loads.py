@@ -4,8 +4,8 @@ import json
 import pytest
 import vitro
 from conftest import ROOT
+from plans import plan_of_two_layers, two_layers
 from test_hybrid import MIXTURE, RELU, experiment
-from vitro.plan.planner import make_plan
 from vitro.plan.text import text_of
 
 SHAPE = {"family": "llama", "name": "two layers of 7B", "layers": 2, "width": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336,
@@ -58,14 +58,13 @@ def test_experts_and_their_sum_are_loaded_ahead_too():
     assert found["ahead"]["sequences"] == found["needed"]["sequences"]
 
 
-def test_a_plan_says_which_graphs_are_loaded_and_when(tmp_path):
+def test_a_plan_says_which_graphs_are_loaded_and_when(tmp_path, tmp_path_factory):
     """Batch 1 before the first token, others while the step before theirs runs, and of sizes that the plan does not list none ahead."""
-    (tmp_path / "model.yaml").write_text((ROOT / "configs/models/bamboo-7b.yaml").read_text().replace("layers: 32", "layers: 2"))
-    plan = make_plan(tmp_path / "model.yaml", device=ROOT / "configs/devices/oneplus12.yaml", cores=["cpu1", "cpu2", "cpu3", "cpu4"])
+    model, plan = two_layers(tmp_path), plan_of_two_layers(tmp_path_factory)
     assert [graph["loaded"] for graph in plan["graphs"]] == ["from_start"] + ["at_change"] * 3
     plan["graphs"] = [graph for graph in plan["graphs"] if graph["batch"] != 3]
     (tmp_path / "plan.yaml").write_text(text_of(plan))
-    run = ending() | {"model": str(tmp_path / "model.yaml"),
+    run = ending() | {"model": str(model),
                       "engine": {"plan": str(tmp_path / "plan.yaml"), "function": "draw", "kv_format": "f16"}}
     result = vitro.run(run, out=tmp_path / "run")
     found = {}

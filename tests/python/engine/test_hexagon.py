@@ -10,6 +10,7 @@ from conftest import ROOT
 MODELS = ROOT / "configs" / "models" / "embedded"
 TOOLS = ROOT / "build" / "release" / "tools" / "hexagon"
 QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
+TOKENS = 4  # the emulator takes most of the time
 REFERENCE = json.loads((MODELS / "reference.json").read_text())["models"]["stories-reglu-3m.f16.gguf"]["greedy"][0]
 
 needs_worker = pytest.mark.skipif(not (ROOT / "build/release/hexagon/vitro-hexagon-worker").exists() or not shutil.which("qemu-hexagon"),
@@ -18,7 +19,7 @@ needs_worker = pytest.mark.skipif(not (ROOT / "build/release/hexagon/vitro-hexag
 
 def arguments(model, units, **settings):
     settings = {"engine.units": units, "engine.activations": "int8", "model.gguf": MODELS / f"stories-reglu-3m.{model}.gguf",
-                "workload.output_tokens": 12, "sweep": "{}"} | settings
+                "workload.output_tokens": TOKENS, "sweep": "{}"} | settings
     overrides = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     return ["run", QUICKSTART, "--json", "--machine", "host", *overrides]
 
@@ -27,9 +28,9 @@ def arguments(model, units, **settings):
 @pytest.mark.parametrize("model", ["q8_0", "q4_0"])
 def test_quickstart_decodes_with_hvx_code(native, model):
     cpu, hexagon = (native(*arguments(model, units)).json for units in ("cpu0", "hexagon"))
-    assert hexagon["tokens"] == cpu["tokens"] and len(cpu["tokens"]) == 12
+    assert hexagon["tokens"] == cpu["tokens"] and len(cpu["tokens"]) == TOKENS
     assert hexagon["counts"]["hexagon_hvx_packets"] > 10000
-    assert hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    assert hexagon["counts"]["hexagon_operators"] == TOKENS * 4 * 7
     assert any("qemu-hexagon" in note for note in hexagon["notes"])
 
 
@@ -38,8 +39,8 @@ def test_quickstart_decodes_with_hvx_code(native, model):
 def test_activations_in_float16_are_rounded_as_a_core_rounds_them(native, attention):
     keys = {"engine.graph.activations": "f16", "engine.attention": attention}
     cpu, hexagon = (native(*arguments("q8_0", units, **keys)).json for units in ("cpu0", "hexagon"))
-    assert hexagon["tokens"] == cpu["tokens"] and len(cpu["tokens"]) == 12
-    assert hexagon["counts"]["hexagon_operators"] >= 12 * 4 * 7
+    assert hexagon["tokens"] == cpu["tokens"] and len(cpu["tokens"]) == TOKENS
+    assert hexagon["counts"]["hexagon_operators"] >= TOKENS * 4 * 7
     assert not any("instead" in note for note in hexagon["notes"])
 
 
@@ -68,7 +69,7 @@ def test_the_simulated_npu_takes_the_same_operators(native):
     """The policy is the same code: one launch per run of products, the tokens of the core."""
     core, both = (native(*arguments("q8_0", units), "--machine", "sim").json for units in ("cpu0", "[cpu0, npu]"))
     assert both["tokens"] == core["tokens"]
-    assert both["counts"]["launches"] == 12 * 4 * 4 and core["counts"]["launches"] == 0
+    assert both["counts"]["launches"] == TOKENS * 4 * 4 and core["counts"]["launches"] == 0
 
 
 def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
@@ -77,7 +78,7 @@ def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
     assert table["metrics"]["decode_tokens_per_s"] == exact["metrics"]["decode_tokens_per_s"]
     both = native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": "lut_exp"}), "--machine", "sim").json
     assert both["tokens"] == table["tokens"]
-    assert both["counts"]["launches"] == 12 * 4 * 4  # attention and the product behind it are one graph
+    assert both["counts"]["launches"] == TOKENS * 4 * 4  # attention and the product behind it are one graph
 
 
 def test_the_policy_says_what_it_can_not_do(native):
@@ -113,8 +114,8 @@ def test_tile_groups_are_one_format_for_host_and_sim(native, tmp_path):
     keys = {"model.gguf": model, "engine.activations": "fp16"}
     cores, hexagon = (native(*arguments("f16", units, **keys)).json for units in ("[cpu0, cpu1]", "hexagon"))
     sim = native(*arguments("f16", "[cpu0, npu]", **keys), "--machine", "sim").json
-    assert hexagon["tokens"] == cores["tokens"] == sim["tokens"] and len(sim["tokens"]) == 12
-    assert hexagon["counts"]["hexagon_stage_steps"] >= hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    assert hexagon["tokens"] == cores["tokens"] == sim["tokens"] and len(sim["tokens"]) == TOKENS
+    assert hexagon["counts"]["hexagon_stage_steps"] >= hexagon["counts"]["hexagon_operators"] == TOKENS * 4 * 7
     # Its own price, by the packets of tile groups: more than those of q4_0 in this contract, whose scales need no look-up.
     assert not any("q4_0_tile on npu" in call for call in sim["unpriced_calls"])
     keys = {"model.gguf": model, "engine.activations": "float"}
@@ -131,8 +132,8 @@ def test_tables_of_int16_are_a_contract_of_their_own(native, tmp_path):
     keys = {"model.gguf": model, "engine.activations": "int16_tables"}
     core, hexagon = (native(*arguments("f16", units, **keys)).json for units in ("cpu0", "hexagon"))
     sim = native(*arguments("f16", "[cpu0, npu]", **keys), "--machine", "sim").json
-    assert hexagon["tokens"] == core["tokens"] == sim["tokens"] and len(sim["tokens"]) == 12
-    assert hexagon["counts"]["hexagon_operators"] == 12 * 4 * 7
+    assert hexagon["tokens"] == core["tokens"] == sim["tokens"] and len(sim["tokens"]) == TOKENS
+    assert hexagon["counts"]["hexagon_operators"] == TOKENS * 4 * 7
     assert not any("on npu" in call for call in sim["unpriced_calls"])
     rounded = native(*arguments("f16", "[cpu0, npu]", **keys | {"engine.activations": "int8_tables"}), "--machine", "sim").json
     assert sim["metrics"]["decode_tokens_per_s"] != rounded["metrics"]["decode_tokens_per_s"]
@@ -171,6 +172,7 @@ def test_without_the_emulator_it_says_what_is_missing(native):
     assert "engine.units: hexagon needs qemu-hexagon on the PATH (Debian: qemu-user)" in answer.err
 
 
+@pytest.mark.all
 def test_the_tiling_search_prints_its_choice():
     tool = TOOLS / "hexagon-tiling"
     if not tool.exists():

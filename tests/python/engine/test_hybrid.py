@@ -96,7 +96,7 @@ WORDS = "One day a little girl named Lily went to the park with her red ball and
 
 
 @pytest.mark.parametrize("machine", ["host", "sim"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.all) for seed in range(4, 8))])
 def test_little_memory_changes_no_token_or_is_refused_before_the_run(machine, seed, tmp_path):
     """1 to 20 % of the FFNs in DRAM, prompts of one to about 64 tokens, every number of sequences: tokens of `dense`."""
     rng = random.Random(seed)

@@ -12,7 +12,7 @@ def arguments(model, kernels, machine="host"):
             *(part for item in settings.items() for part in ("--set", "=".join(map(str, item))))]
 
 
-@pytest.mark.parametrize("scheme, kernels", [("w2g64z", "lut_w2"), ("w4g64z", "lut_w4")])
+@pytest.mark.parametrize("scheme, kernels", [pytest.param("w2g64z", "lut_w2", marks=pytest.mark.all), ("w4g64z", "lut_w4")])
 def test_look_ups_and_dot_products_give_equal_tokens_on_both_machines(native, tmp_path, scheme, kernels):
     model = tmp_path / f"{scheme}.gguf"
     native("quantize", MODEL, model, "--scheme", scheme)

@@ -6,27 +6,21 @@ import pytest
 import vitro
 import yaml
 from conftest import ROOT
+from plans import CORES, PHONE, plan_of_two_layers, two_layers
 from vitro.base.native import call as native_call
 from vitro.plan.balance import Balance
 from vitro.plan.inputs import memory_of
 from vitro.plan.planner import compose, make_plan
 from vitro.plan.text import text_of
 
-ROOT = ROOT
 CONFIGS = ROOT / "configs"
 MODELS = CONFIGS / "models" / "embedded"
 RELU = MODELS / "stories-reglu-3m.f16.gguf"
-PHONE = CONFIGS / "devices" / "oneplus12.yaml"
-BAMBOO = CONFIGS / "models" / "bamboo-7b.yaml"
-CORES = ["cpu1", "cpu2", "cpu3", "cpu4"]
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """Shapes of a 7B model with two layers: a plan looks at one, and runs are short."""
-    path = tmp_path_factory.mktemp("model") / "model.yaml"
-    path.write_text(BAMBOO.read_text().replace("layers: 32", "layers: 2"))
-    return path
+    return two_layers(tmp_path_factory.mktemp("model"))
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +33,8 @@ def recording(tmp_path_factory, has_native):
 
 
 @pytest.fixture(scope="module")
-def plan(model, has_native):
-    return make_plan(model, device=PHONE, cores=CORES)
+def plan(tmp_path_factory, has_native):
+    return plan_of_two_layers(tmp_path_factory)
 
 
 def percent(text):

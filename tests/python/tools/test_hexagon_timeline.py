@@ -66,6 +66,7 @@ def test_worker_and_model_take_as_long_with_the_same_plan(tmp_path):
 
 
 @needs_tool
+@pytest.mark.all
 def test_it_says_what_it_does_not_take():
     def said(*arguments):
         answer = subprocess.run([script.TOOL, *arguments], capture_output=True, text=True)

@@ -13,7 +13,7 @@ class Follow final : public ExpertDrift {
   }
 };
 
-Registry<DriftRule> engine_rules() {
+Registry<DriftRule> own_drift_rules() {
   Registry<DriftRule> rules;
   rules.add({"stay", "tiers stay as they were made", nullptr});
   rules.add({"follow", "tiers follow a load that overflows them, or whose hot experts are others",
@@ -24,7 +24,7 @@ Registry<DriftRule> engine_rules() {
 }  // namespace
 
 Registry<DriftRule>& drift_rules() {
-  static Registry<DriftRule> rules = engine_rules();
+  static Registry<DriftRule> rules = own_drift_rules();
   return rules;
 }
 
