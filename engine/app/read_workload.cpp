@@ -109,7 +109,8 @@ void read_prompt(Reader& reader, std::optional<std::string>& prompt, std::uint32
   if (reader.has("prompt")) prompt = reader.text("prompt");
   tokens = static_cast<std::uint32_t>(reader.integer("prompt_tokens", 1, kMaxTokens, 0));
   if (prompt.has_value() == (tokens > 0)) {
-    reader.fail(prompt ? "prompt_tokens" : "prompt", "expected exactly one of prompt (a text) and prompt_tokens (a count)");
+    const std::string_view expected = "expected exactly one of prompt (a text) and prompt_tokens (a count)";
+    prompt ? reader.fail("prompt_tokens", expected) : reader.fail("prompt", fmt::format("is missing ({})", expected));
   }
 }
 

@@ -65,8 +65,9 @@ const Node& Reader::require(std::string_view key) {
 
 void Reader::fail(std::string_view key, std::string_view problem) const {
   const Node* value = node_->find(key);
-  for (const auto& [name, other] : node_->entries()) {  // of a key that is not there, a misspelt one says more than what its absence means
-    if (value != nullptr || known_.contains(name) || !is_near(name, key)) continue;
+  const bool is_missing = value == nullptr && problem.starts_with("is missing");
+  for (const auto& [name, other] : node_->entries()) {  // a misspelt key says more than what the absence of the right one means
+    if (!is_missing || name.size() < 4 || known_.contains(name) || !is_near(name, key)) continue;
     fail_at(other.origin(), name_of(name), fmt::format("unknown key (did you mean \"{}\"?)", key));
   }
   fail_at(value != nullptr ? value->origin() : node_->origin(), name_of(key), problem);

@@ -189,11 +189,14 @@ TEST(Reader, unknown_keys_are_errors_with_a_suggestion) {
 TEST(Reader, a_misspelt_key_is_named_before_what_its_absence_would_mean) {
   const Node node = parse_json("{\n\"ggfu\": \"a.gguf\",\n\"pack\": 1}", "p");
   Reader reader(node, "model");
-  EXPECT_EQ(error_of([&] { reader.fail("gguf", "is needed"); }), "p:2: model.ggfu: unknown key (did you mean \"gguf\"?)");
-  EXPECT_EQ(error_of([&] { reader.fail("shape", "is needed"); }), "p:1: model.shape: is needed");
+  EXPECT_EQ(error_of([&] { reader.fail("gguf", "is missing (expected a file)"); }), "p:2: model.ggfu: unknown key (did you mean \"gguf\"?)");
+  EXPECT_EQ(error_of([&] { reader.fail("gguf", "needs a unit"); }), "p:1: model.gguf: needs a unit");
+  EXPECT_EQ(error_of([&] { reader.fail("shape", "is missing"); }), "p:1: model.shape: is missing");
   EXPECT_EQ(error_of([&] { reader.fail("pack", "is wrong"); }), "p:3: model.pack: is wrong") << "is there";
   reader.ignore("ggfu");
-  EXPECT_EQ(error_of([&] { reader.fail("gguf", "is needed"); }), "p:1: model.gguf: is needed") << "ggfu is a key of its own";
+  EXPECT_EQ(error_of([&] { reader.fail("gguf", "is missing"); }), "p:1: model.gguf: is missing") << "ggfu is a key of its own";
+  const Node units = parse_json("{\"npu\": {}}", "p");
+  EXPECT_EQ(error_of([&] { Reader(units, "").fail("cpu", "is missing"); }), "p:1: cpu: is missing") << "npu may be read later";
 }
 
 // Reads every kind of key, some of them absent.
