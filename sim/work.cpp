@@ -26,6 +26,7 @@ Format priced_format(const KernelCall& call) {
 std::optional<Format> priced_like(Format format) {
   if (format.is_group() && format.bits == 8) return Format::q8_0;
   if (format == Format::q4_0_tile) return Format::q4_0;
+  if (format == Format::w4_outliers) return Format::w(4, 32, 'r');
   if (!format.is_group() || !format.zero_point || !format.row_scale) return std::nullopt;
   return Format::w(format.bits, format.block, 'z');
 }

@@ -20,7 +20,7 @@ constexpr std::uint32_t kLongestWindow = 2048;  // the paper's
 
 using Rounded = std::map<std::string, std::vector<std::byte>, std::less<>>;
 
-bool suits(const QuantizeScheme& scheme) { return scheme.matrices.has_codes() && scheme.grain == ScaleGrain::block; }
+bool suits(const QuantizeScheme& scheme) { return can_round_by_gptq(scheme.matrices) && scheme.grain == ScaleGrain::block; }
 
 // What several matrices of a layer read.
 struct SharedInput {
@@ -122,7 +122,7 @@ class Pass {
   // The format that a matrix of a layer is rounded to; none: it is left to quantize().
   std::optional<Format> code_format(const TensorInfo& tensor) const {
     const Format format = target_format(tensor, scheme_, asked_.vocabulary);
-    const bool here = format.has_codes() && format != tensor.format;
+    const bool here = can_round_by_gptq(format) && format != tensor.format;
     return here ? std::optional(format) : std::nullopt;
   }
 

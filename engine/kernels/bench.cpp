@@ -29,7 +29,7 @@ class Bench {
   std::vector<BenchRow> run() {
     memory_bound("matvec q4_0", {Format::q4_0, Layout::tiled, variant::kInt8});
     memory_bound("matvec q8_0", {Format::q8_0, Layout::tiled, variant::kInt8});
-    for (const Format format : {Format::q4_k, Format::q6_k}) {
+    for (const Format format : {Format::q4_k, Format::q6_k, Format::w4_outliers}) {
       const Subject subject{format, Layout::tiled, variant::kInt8};
       const std::string name = "matvec " + std::string(to_string(format));
       memory_bound(name, subject);
@@ -202,7 +202,7 @@ class Bench {
       rows_.push_back({"memory read (" + best + ") beside " + name + suffix, limit, "GB/s", {}, {}, {}});
       add_row(name + suffix, median(rates), "GB/s", limit, hash_of(parts[0].out[0]));
       if (subject.scattered) continue;
-      const double per_byte = static_cast<double>(block_elements(subject.format)) / static_cast<double>(block_bytes(subject.format));
+      const double per_byte = static_cast<double>(columns(w.matrix)) / static_cast<double>(row_bytes(subject.format, columns(w.matrix)));
       add_row(name + suffix + ", weights", median(rates) * per_byte, "Gweights/s", limit * per_byte, hash_of(parts[0].out[0]));
     }
   }

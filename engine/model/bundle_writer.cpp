@@ -67,7 +67,7 @@ class ColumnReader {
     columns_.resize(ids.size() * bytes_per_neuron());
     // Only the part of each row that the group spans: in file order every element is read once over all groups.
     const auto [low, high] = std::ranges::minmax(ids);
-    const std::size_t block = block_elements(tensor_.format);
+    const std::size_t block = run_elements(tensor_.format, tensor_.columns());
     first_ = low / block * block;
     length_ = (high / block + 1) * block - first_;
     rows_.resize(kRowsAtOnce * length_ * element());

@@ -12,6 +12,7 @@
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
@@ -177,6 +178,11 @@ void Gguf::check_blocks(const TensorInfo& tensor) const {
   for (Bytes at = 0; at < tensor.size; at += row) {
     if (at % rows.size() == 0) read(tensor, at, std::span(rows).first(std::min<Bytes>(rows.size(), tensor.size - at)));
     const std::byte* blocks = rows.data() + at % rows.size();
+    if (tensor.format.has_outliers()) {
+      const auto damage = outlier_damage(blocks, tensor.columns());
+      if (damage) fail(tensor.name, fmt::format("damaged: row {}: {}", at / row, *damage));
+      continue;
+    }
     const auto bad = first_bad_block(tensor.format, blocks, tensor.columns());
     if (!bad) continue;
     if (tensor.format.zero_point && !tensor.format.row_scale) {

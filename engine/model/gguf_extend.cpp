@@ -54,9 +54,8 @@ void extend_gguf(const std::string& in_path, const std::string& out_path, std::v
   }
   for (const AddedTensor& tensor : tensors) {
     const InputFile file(tensor.file);
-    std::uint64_t elements = 1;
-    for (const std::uint64_t d : tensor.dims) elements *= d;
-    const Bytes size = row_bytes(tensor.format, elements);
+    Bytes size = row_bytes(tensor.format, tensor.dims.at(0));
+    for (const std::uint64_t d : std::span(tensor.dims).subspan(1)) size *= d;
     if (file.size() != size) {
       throw ConfigError(fmt::format("{}: {} bytes for tensor {} (expected {})", tensor.file, file.size(), tensor.name, size));
     }

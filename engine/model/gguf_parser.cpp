@@ -242,6 +242,10 @@ class GgufParser {
     if (stored_layout(*format) == Layout::rows && tensor.columns() % block_elements(*format) != 0) {
       bad(fmt::format("rows of {} elements are not whole {} blocks of {}", tensor.columns(), to_string(*format), block_elements(*format)));
     }
+    if (format->has_outliers() && tensor.columns() > kMostOutlierColumns) {
+      bad(fmt::format("rows of {} elements are too long for {} (expected {} or less)", tensor.columns(), to_string(*format),
+                      kMostOutlierColumns));
+    }
     if (const std::uint64_t rows = tensor.dims.size() > 1 ? tensor.dims[1] : 1; !can_store(*format, rows, tensor.columns())) {
       bad(fmt::format("{} rows of {} elements are not whole groups of {} (expected multiples of {} and {})", rows, tensor.columns(),
                       to_string(*format), kStripRows, kStripColumns));

@@ -38,7 +38,7 @@ std::optional<Format> fitting(Format wanted, const TensorInfo& tensor) {
   const std::uint64_t columns = tensor.columns();
   const bool tiles = can_store(wanted, tensor.dims[1], columns) && !is_predictor_matrix(tensor);
   if (stored_layout(wanted) != Layout::rows && !tiles) wanted = Format::q4_0;
-  while (columns % wanted.block != 0) {
+  while (columns % wanted.block != 0 || (wanted.has_outliers() && columns > kMostOutlierColumns)) {
     wanted.block /= 2;
     if (!wanted.is_group() || !exists(wanted)) return std::nullopt;
   }
@@ -143,7 +143,8 @@ class Converter {
 
   void dequantise(std::uint64_t row, std::uint64_t count) {
     values_.resize(count * columns());
-    dequantise_row(tensor_.format, bytes_.data(), values_.data(), values_.size());
+    const Bytes n = columns(), stride = bytes_.size() / count;
+    for (std::uint64_t r = 0; r < count; ++r) dequantise_row(tensor_.format, &bytes_[r * stride], &values_[r * n], n);
     const Format bound = grain_ == ScaleGrain::block ? target_ : Format::f16;  // as its scales have
     if (const auto k = first_unholdable(bound, values_)) {
       throw ConfigError(fmt::format("{}: {}: row {}, element {} is {}, which {} can not hold", in_.path(), tensor_.name,
@@ -209,6 +210,7 @@ std::vector<QuantizeScheme> make_schemes() {
       {"iq4_nl", "codes of 4 bits into GGUF's table, blocks of 32 (4.5 with the scale)", Format::iq4_nl, q8_0, 25},
       {"nf4", "codes of 4 bits into the quantiles of a normal distribution, blocks of 32 (4.5)", Format::nf4, q8_0},
       {"fp4", "E2M1 numbers of 4 bits, blocks of 32 (4.5 with the scale)", Format::fp4, q8_0},
+      {"w4_outliers", "4 bits with one scale per row, the largest 1 % of each row in int8 (PowerInfer-2, 7.6)", Format::w4_outliers, q8_0},
       {"npu_int4_channel", "what an NPU makes of INT4 with one scale per row, as exact values in f32", f32, q8_0, 0,
        ScaleGrain::int4_channel},
       {"npu_int4_outliers", "the same with the largest 1 % of each row in INT8 (PowerInfer-2, 7.6)", f32, q8_0, 0, ScaleGrain::int4_channel,
@@ -244,7 +246,7 @@ std::optional<std::size_t> first_unholdable(Format target, std::span<const float
   if (target == Format::q8_0) limit = kLargestHalf * 127;
   if (target == Format::q4_k) limit = kLargestHalf * 63;  // its minima; scales reach further
   if (target.has_codes()) limit = largest_codable(target);
-  if (target == Format::q4_0_tile) limit = largest_codable(Format::q4_0);
+  if (target == Format::q4_0_tile || target == Format::w4_outliers) limit = largest_codable(Format::q4_0);
   if (target == Format::f16) limit = kLargestHalf;
   for (std::size_t k = 0; k < values.size(); ++k) {
     if (!(std::abs(values[k]) <= limit)) return k;

@@ -7,8 +7,8 @@
 namespace vitro {
 
 std::optional<CodeForm> code_form(Format format) {
-  if (format != Format::q4_0 && !has_group_kernels(format)) return std::nullopt;
-  CodeForm form{format.bits, format.block, format.zero_point, 1, 0, format.bits, format.row_scale};
+  if (format != Format::q4_0 && !format.has_outliers() && !has_group_kernels(format)) return std::nullopt;
+  CodeForm form{format.bits, format.block, format.zero_point, 1, 0, format.bits, format.row_scale, format.has_outliers()};
   if (!form.zero_point) {
     form.step = form.bits == 1 ? 2 : 1;
     form.zero = form.bits == 1 ? 1 : 1 << (form.bits - 1);

@@ -25,7 +25,8 @@ void Embed::count(Counter& c) const {
 void Embed::reference(Reference& r) const {
   const std::size_t width = columns(r.out());
   for (std::size_t b = 0; b < r.out().shape[0]; ++b) {
-    r.write(r.out(), b * width, r.read(r.in(0), r.index(r.in(1), b, r.in(0).shape[0]) * width, width));
+    const std::size_t row = r.index(r.in(1), b, r.in(0).shape[0]);
+    r.write(r.out(), b * width, r.read_at(r.in(0), row * row_bytes(r.in(0).format, width), width));
     if (r.in(0).format != Format::f32) r.tally().conversions += width;
     ++r.tally().row_runs;
   }

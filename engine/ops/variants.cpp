@@ -26,8 +26,8 @@ std::string_view describe(VariantId id) {
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kA16) return "any weight format, fp16 activations, 16 lanes of fused multiply-adds in float32: a GPU";
   if (id == kInt8)
-    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, groups w1g32 to w8g128zr, iq4_nl, fp4), activations "
-           "quantised to int8";
+    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, groups w1g32 to w8g128zr, iq4_nl, fp4, w4_outliers), "
+           "activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
   if (id == kInt16Tables) return "codes of one to four bits, activations in 14 bits: exact sums of four in tables of int16 (T-MAN)";

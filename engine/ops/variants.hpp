@@ -29,6 +29,7 @@ inline constexpr VariantId kFloat{1};
 // Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in
 // every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows. K-quants, by 32 activations: q6_k
 // adds dots of 16 columns, with d_w = d sc; q4_k first adds acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then its dot.
+// w4_outliers: blocks of nibbles with d_w = d, then the row's outliers in their order with activations as they are: acc = fma(e v, x, acc).
 inline constexpr VariantId kInt8{2};
 
 // As kInt8, but what look-ups find is rounded (T-MAC): of a block of quants x, the signed sums S of four are rounded to int8 with one unit,

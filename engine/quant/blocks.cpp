@@ -9,6 +9,7 @@
 #include "engine/base/check.hpp"
 #include "engine/quant/code_search.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/q4_k.hpp"
 
 namespace vitro {
@@ -119,6 +120,7 @@ Bytes row_bytes(Format format, std::uint64_t columns, Layout layout) {
   const int shift = std::countr_zero(format.block);  // blocks are powers of two long
   VITRO_CHECK(columns >> shift << shift == columns, "a row has to be whole blocks");
   const Bytes blocks = columns >> shift;
+  if (format.has_outliers()) return columns == 0 ? 0 : OutlierRow{columns}.bytes();
   if (layout == Layout::rows) return blocks * format.block_bytes();
   if (layout == Layout::strips) return columns / kBlock * Format::q4_0.block_bytes();
   const Bytes row_scale = format.row_scale ? 2 : 0, zero_point = format.zero_point ? 1 : 0;
@@ -148,6 +150,8 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
       return blocks(dequantise_q6_k);
     case Format::Family::tile:
       return blocks(dequantise_pair);
+    case Format::Family::mixed:
+      return dequantise_outlier_row(in, out, n);
     case Format::Family::group:
     case Format::Family::table:
       return dequantise_codes(format, in, out, n);
@@ -175,7 +179,8 @@ void dequantise_nibbles(const std::byte* nibbles, const std::byte* scales, float
 }
 
 bool can_quantise(Format format) {
-  return format.family == Format::Family::plain || format == Format::q8_0 || format == Format::q4_k || format.has_codes();
+  return format.family == Format::Family::plain || format == Format::q8_0 || format == Format::q4_k || format.has_codes() ||
+         format.has_outliers();
 }
 
 void quantise_row(Format format, const float* in, std::byte* out, std::size_t n) {
@@ -197,6 +202,8 @@ void quantise_row(Format format, const float* in, std::byte* out, std::size_t n)
       return format == Format::q4_0 ? blocks(quantise_q4_0) : blocks(quantise_q8_0);
     case Format::Family::k_quant:
       return blocks(quantise_q4_k);
+    case Format::Family::mixed:
+      return quantise_outlier_row(in, out, n);
     default:
       return quantise_codes(format, in, out, n);
   }

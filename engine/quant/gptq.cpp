@@ -11,6 +11,7 @@
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/code_search.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/outlier_rows.hpp"
 
 namespace vitro {
 namespace {
@@ -57,6 +58,7 @@ class Rows {
     }
     codes_.resize(count_ * width_);
     scales_.resize(count_ * blocks_);
+    if (format_.has_outliers()) find_outliers_of(weights);
     if (format_.row_scale || factor_.moved) find_scales_of(weights);
   }
 
@@ -71,6 +73,7 @@ class Rows {
   }
 
   void write(std::byte* out) const {
+    if (format_.has_outliers()) return write_with_outliers(out);
     for (std::size_t r = 0; r < count_; ++r) {
       for (std::size_t block = 0; block < blocks_; ++block, out += block_bytes(format_)) {
         const SharedScale& shared = scales_[r * blocks_ + block];
@@ -82,12 +85,38 @@ class Rows {
  private:
   double& at(std::size_t row, std::size_t i) { return values_(static_cast<Index>(row), static_cast<Index>(i)); }
 
+  void write_with_outliers(std::byte* out) const {
+    for (std::size_t r = 0; r < count_; ++r, out += row_bytes(format_, width_)) {
+      const auto row = codes_.begin() + static_cast<std::ptrdiff_t>(r * width_);
+      OutlierParts parts = outliers_[r];
+      parts.scale = scales_[r * blocks_].scale;
+      parts.codes.assign(row, row + static_cast<std::ptrdiff_t>(width_));
+      write_outlier_row(parts, out);
+    }
+  }
+
+  // Before anything is rounded: where they are, and their scale.
+  void find_outliers_of(const float* weights) {
+    outliers_.resize(count_);
+    apart_.assign(count_ * width_, -1);
+    for (std::size_t r = 0; r < count_; ++r) {
+      OutlierParts& row = outliers_[r];
+      row.positions = outlier_positions(weights + r * width_, width_);
+      row.outlier_scale = outlier_scale(weights + r * width_, row.positions);
+      row.values.resize(row.positions.size());
+      for (std::size_t j = 0; j < row.positions.size(); ++j) apart_[r * width_ + row.positions[j]] = static_cast<std::int32_t>(j);
+    }
+  }
+  bool is_apart(std::size_t row, std::size_t column) const { return !apart_.empty() && apart_[row * width_ + column] >= 0; }
+
   // Before anything is rounded.
   void find_scales_of(const float* weights) {
     const std::size_t run = format_.row_scale ? width_ : format_.block;
+    std::vector<float> row(width_);
     for (std::size_t r = 0; r < count_; ++r) {
+      for (std::size_t k = 0; k < width_; ++k) row[k] = is_apart(r, k) ? 0 : weights[r * width_ + k];
       for (std::size_t k = 0; k < width_; k += run) {
-        const SharedScale found = rounder_.scale_of(weights + r * width_ + k, run);
+        const SharedScale found = rounder_.scale_of(row.data() + k, run);
         std::fill_n(scales_.begin() + static_cast<std::ptrdiff_t>(r * blocks_ + k / format_.block), run / format_.block, found);
       }
     }
@@ -102,15 +131,27 @@ class Rows {
     }
   }
 
+  // Keeps what w becomes, and returns its value.
+  float round(std::size_t r, std::size_t column, float w) {
+    if (is_apart(r, column)) {
+      OutlierParts& row = outliers_[r];
+      std::int8_t& value = row.values[static_cast<std::size_t>(apart_[r * width_ + column])];
+      value = outlier_value(row.outlier_scale, w);
+      codes_[r * width_ + column] = kNothing;
+      return half_to_float(row.outlier_scale) * static_cast<float>(value);
+    }
+    const auto [code, value] = rounder_.round(scales_[r * blocks_ + column / format_.block], w);
+    codes_[r * width_ + column] = code;
+    return value;
+  }
+
   void round_column(Index i, Index first, Index count) {
     const std::size_t column = factor_.order[static_cast<std::size_t>(i)];
     if (!format_.row_scale && !factor_.moved && column % format_.block == 0) find_scales_at(column);
     const double diagonal = factor_.upper(i, i);
     for (std::size_t r = 0; r < count_; ++r) {
       const double w = at(r, static_cast<std::size_t>(i));
-      const auto [code, value] = rounder_.round(scales_[r * blocks_ + column / format_.block], static_cast<float>(w));
-      codes_[r * width_ + column] = code;
-      errors_(static_cast<Index>(r), i - first) = (w - double{value}) / diagonal;
+      errors_(static_cast<Index>(r), i - first) = (w - double{round(r, column, static_cast<float>(w))}) / diagonal;
     }
     for (Index j = i + 1; j < first + count; ++j) values_.col(j) -= factor_.upper(i, j) * errors_.col(i - first);
   }
@@ -122,7 +163,9 @@ class Rows {
   Eigen::MatrixXd values_;            // [rows, K]: what is still to be rounded, in the factor's order
   Eigen::MatrixXd errors_;            // [rows, columns at hand]
   std::vector<std::uint8_t> codes_;   // [rows, K], as the columns stand; so are the scales
-  std::vector<SharedScale> scales_;  // [rows, blocks]
+  std::vector<SharedScale> scales_;   // [rows, blocks]
+  std::vector<OutlierParts> outliers_;  // [rows], of formats that have them: positions, values and their scale
+  std::vector<std::int32_t> apart_;     // [rows, K]: which outlier of the row a weight is, or -1
 };
 
 }  // namespace
@@ -164,9 +207,9 @@ std::optional<GptqFactor> gptq_factor(Eigen::MatrixXd moments, const GptqOptions
 
 void gptq_rows(Format format, const GptqFactor& factor, const float* weights, std::size_t rows, std::byte* out) {
   const std::size_t width = factor.order.size();
-  VITRO_CHECK(format.has_codes() && width % format.block == 0, "a row has to be whole blocks of codes");
+  VITRO_CHECK(can_round_by_gptq(format) && width % format.block == 0, "a row has to be whole blocks of codes");
   VITRO_CHECK(kColumns % format.block == 0, "a block must not straddle what is rounded together");
-  const CodeRounder rounder(format);
+  const CodeRounder rounder(format.has_outliers() ? kNibblesOfRow : format);
   for (std::size_t first = 0; first < rows; first += kRows) {
     const std::size_t count = std::min(kRows, rows - first);
     Rows some(format, rounder, factor, weights + first * width, count);

@@ -35,8 +35,12 @@ struct GptqFactor {
 // chose), H is the identity. None when it is singular or not finite after damping.
 std::optional<GptqFactor> gptq_factor(Eigen::MatrixXd moments, const GptqOptions& options);
 
-// Rounds `rows` rows of K weights, row-major, and writes their blocks as quantise_row() would: rows * row_bytes(format, K) bytes.
-// Requires: format.has_codes(), K whole blocks, values that first_unholdable() (engine/model/quantize.hpp) lets pass.
+// Formats whose values are rounded one by one under scales that are known before.
+constexpr bool can_round_by_gptq(Format format) { return format.has_codes() || format.has_outliers(); }
+
+// Rounds `rows` rows of K weights, row-major, and writes their blocks as quantise_row() would: rows * row_bytes(format, K) bytes. With
+// outliers, these are the ones that plain quantisation keeps apart, under its scales.
+// Requires: can_round_by_gptq(format), K whole blocks, values that first_unholdable() (engine/model/quantize.hpp) lets pass.
 void gptq_rows(Format format, const GptqFactor& factor, const float* weights, std::size_t rows, std::byte* out);
 
 }  // namespace vitro

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "engine/quant/outlier_rows.hpp"
 #include "engine/tensor/format.hpp"
 #include "engine/tensor/layout.hpp"
 
@@ -40,8 +41,10 @@ void dequantise_strip_rows(const std::byte* strip, std::size_t columns, std::siz
 
 // How the matrices of a format lie in a file.
 constexpr Layout stored_layout(Format format) { return format.family == Format::Family::tile ? Layout::strips : Layout::rows; }
-// True when a matrix of that shape can be stored in the format: rows (of one expert) and columns whole groups.
+// True when a matrix of that shape can be stored in the format: rows (of one expert) and columns whole groups, and no more columns than
+// the format can count.
 constexpr bool can_store(Format format, std::uint64_t rows, std::uint64_t columns) {
+  if (format.has_outliers() && columns > kMostOutlierColumns) return false;
   return stored_layout(format) == Layout::rows ? columns % format.block == 0 : rows % kStripRows == 0 && columns % kStripColumns == 0;
 }
 

@@ -9,6 +9,7 @@
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/k_tiles.hpp"
+#include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
@@ -190,8 +191,8 @@ void check(Format format, std::size_t columns, Layout layout) {
 bool can_lay(Layout layout, Format format, std::uint64_t rows) {
   if (layout == Layout::rows) return true;
   if (layout == Layout::strips) return stored_layout(format) == layout && rows > 0 && rows % kStripRows == 0;
-  const bool known = layout == Layout::tiled ? has_group_kernels(format) || has_units(format) || has_k_tiles(format)
-                                             : has_look_ups(format) || format == Format::q4_0;
+  const bool tiles = has_group_kernels(format) || has_units(format) || has_k_tiles(format) || format.has_outliers();
+  const bool known = layout == Layout::tiled ? tiles : has_look_ups(format) || format == Format::q4_0;
   return known && rows > 0 && rows % kTileRows == 0;
 }
 
@@ -206,6 +207,7 @@ std::set<Format> formats_with(Layout layout) {
 void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std::byte* tile_out, Layout layout) {
   check(format, columns, layout);
   if (layout == Layout::strips) return pack_strip(columns, rows_in, tile_out);
+  if (format.has_outliers()) return pack_outlier_tile(columns, rows_in, tile_out);
   const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(tile_out + tile, rows_in + row, n); };
   if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
   if (has_k_tiles(format)) {
@@ -228,6 +230,7 @@ void pack_tile(Format format, std::size_t columns, const std::byte* rows_in, std
 void unpack_tile(Format format, std::size_t columns, const std::byte* tile_in, std::byte* rows_out, Layout layout) {
   check(format, columns, layout);
   if (layout == Layout::strips) return unpack_strip(columns, tile_in, rows_out);
+  if (format.has_outliers()) return unpack_outlier_tile(columns, tile_in, rows_out);
   const auto move = [&](std::size_t row, std::size_t tile, std::size_t n) { std::memcpy(rows_out + row, tile_in + tile, n); };
   if (layout == Layout::tiled && has_units(format)) return for_each_unit(format, columns, move);
   if (has_k_tiles(format)) {

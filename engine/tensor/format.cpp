@@ -47,7 +47,7 @@ constexpr Known group(Format format) {
 
 // All there are. The place in this list is the id, which files hold: new ones come last.
 constexpr auto kKnown = [] {
-  std::array<Known, 63> all;
+  std::array<Known, 64> all;
   std::size_t count = 0;
   const auto add = [&](const Known& known) { all.at(count++) = known; };
   const auto add_groups = [&](char suffix) {
@@ -80,6 +80,7 @@ constexpr auto kKnown = [] {
   }
   for (const std::uint32_t block : {32u, 64u, 128u}) add(group(Format::w(4, block, "zr")));
   add(named(Format::q4_0_tile, "q4_0_tile", kPrivateTypes + 3));
+  add(named(Format::w4_outliers, "w4_outliers", kPrivateTypes + 4));
   if (count != all.size()) throw "the array is not full";
   return all;
 }();

@@ -21,6 +21,7 @@ struct Format {
     nibbles,  // q4_0 without its scales, which are an operand of their own, f16 [N, K/32]
     group,    // w<bits>g<block>[z][r]: a scale, the zero point (z), the codes; with r all blocks of a row have one scale (and zero point)
     table,    // as q4_0, but a code names one of 16 values
+    mixed,    // four bits with one scale per row, and some weights of the row in int8: engine/quant/outlier_rows.hpp
     tile,     // q4_0 in groups of 16 rows and 2 columns, in the order of a matrix unit's tiles: engine/quant/tile_groups.hpp
     kv,       // of KV pools alone: engine/quant/kv_rows.hpp
     index,    // of lists of rows, tokens and blocks
@@ -54,12 +55,14 @@ struct Format {
   static constexpr Format kv(std::uint8_t key_bits, Values values) {
     return {Family::kv, key_bits, 1, static_cast<std::uint8_t>(1 - key_bits / 8), false, false, values};
   }
-  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, q4_0_tile, int8_fp8, int4_fp8,
-      int8_e5m2, int4_e5m2, index32;
+  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, q4_0_tile, w4_outliers, int8_fp8,
+      int4_fp8, int8_e5m2, int4_e5m2, index32;
 
   // Inlined always: files of several instruction sets use these, and no copy of one may be linked into another.
   [[gnu::always_inline]] constexpr std::size_t block_bytes() const { return head + std::size_t{block} * bits / 8; }
   [[gnu::always_inline]] constexpr bool is_group() const { return family == Family::group; }
+  // A row can be read whole alone: what it has beside its blocks is for all of it.
+  [[gnu::always_inline]] constexpr bool has_outliers() const { return family == Family::mixed; }
   // A block is one scale and codes of a few bits: the functions of engine/quant/group_formats.hpp read it.
   [[gnu::always_inline]] constexpr bool has_codes() const {
     return is_group() || family == Family::table || (family == Family::block && bits == 4);
@@ -90,6 +93,7 @@ inline constexpr Format Format::iq4_nl{Family::table, 4, 32, 2, false, false, Va
 inline constexpr Format Format::fp4{Family::table, 4, 32, 2, false, false, Values::fp4};
 inline constexpr Format Format::nf4{Family::table, 4, 32, 2, false, false, Values::nf4};
 inline constexpr Format Format::q4_0_tile{Family::tile, 4, 2, 2, false, false, Values::integers};  // blocks: of a row by itself
+inline constexpr Format Format::w4_outliers{Family::mixed, 4, 32, 0, false, true, Values::integers};  // blocks: of nibbles alone
 inline constexpr Format Format::int8_fp8 = Format::kv(8, Values::e4m3);
 inline constexpr Format Format::int4_fp8 = Format::kv(4, Values::e4m3);
 inline constexpr Format Format::int8_e5m2 = Format::kv(8, Values::e5m2);

@@ -183,7 +183,12 @@ TEST(Work, formats_without_a_price_take_that_of_the_same_loop) {
   model.priced = "int8.w4g64z";
   builder.build(call);
   EXPECT_EQ(model.asked.back(), "int8.w4g64z");
-  EXPECT_EQ(builder.unpriced(), (std::set<std::string>{"int8.w4g64zr on big (as w4g64z)", "int8.w8g64z on big (as q8_0)"}));
+  call.in[0].format = Format::w4_outliers;
+  model.priced = "int8.w4g32r";
+  EXPECT_EQ(builder.build(call).weight_bytes, 64u * (8 + 32)) << "scales, an outlier for each row of 64, and nibbles";
+  EXPECT_EQ(model.asked.back(), "int8.w4g32r");
+  EXPECT_EQ(builder.unpriced(), (std::set<std::string>{"int8.w4_outliers on big (as w4g32r)", "int8.w4g64zr on big (as w4g64z)",
+                                                       "int8.w8g64z on big (as q8_0)"}));
 }
 
 // Tables of int8 are their own kernel, on cores and, whichever way is named, on an NPU; tables are made in the call unless they are there.

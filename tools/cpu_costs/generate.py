@@ -14,6 +14,7 @@ import re
 import sys
 from pathlib import Path
 
+import outliers
 from cores import CORES
 from loops import block_path, function_lines, hot_path, multiplies, once_through
 from mca import MCA, cycles, run
@@ -56,7 +57,7 @@ SUMS = {  # of weighted rows (accumulate), one activation row at a time: (functi
     "int8.q4_0.accumulate": ("coefficients::add_blocks<{target}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
 }
 COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block of 32 weights
-DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"]  # to float32 rows, which meet the loop of float.f32
+DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "w4_outliers"]  # to float32 rows, which meet the loop of float.f32
 DEQUANTISERS = {  # functions of engine/kernels/common/block_rows.hpp, elements of a block
     "q8_0": ("q8_0<Vector>", 32), "q4_0": ("q4_0<Vector>", 32), "q4_k": ("k45<Vector, false>", 256), "q5_k": ("k45<Vector, true>", 256),
     "q6_k": ("q6_k<Vector>", 256)}
@@ -101,7 +102,7 @@ def compiled(kernel_set):
                                   else function.format(target=target, bits=bits))
         pointers |= {"make_rounded": MAKE_ROUNDED.format(target=target), "make_tables": MAKE_TABLES.format(target=target),
                      "quantise64": "lanes::quantise<Vector, 64>"}
-    return functions_of([f"engine/kernels/neon/{source}.cpp"], flags, pointers)
+    return functions_of([f"engine/kernels/neon/{source}.cpp"], flags, pointers | outliers.POINTERS)
 
 
 @functools.cache
@@ -188,13 +189,13 @@ def measure(kernel_set, model):
     conversions |= {f"float.{name}.attention": (unpacking[key] + unpacking[value]) / 2 for name, (key, value) in KV_FORMATS.items()}
     quantising = measure_quantising(kernel_set, functions, 32, model, notes)
     weighting = conversion(f"{kernel_set} coefficients", functions["coefficients"], COEFFICIENTS, model, notes)
-    conversions |= {kernel: quantising for kernel in K_LOOPS}
-    conversions |= {"int8.q4_0": quantising, "int8.q8_0": quantising, "int8.q4_0.accumulate": weighting}
+    conversions |= dict.fromkeys((*K_LOOPS, "int8.q4_0", "int8.q8_0"), quantising) | {"int8.q4_0.accumulate": weighting}
     if kernel_set == CODE_SET:
         more, of_codes = measure_codes(kernel_set, functions, model, notes)
         conversions |= of_codes
         for rows in rates:
             rates[rows] |= more[rows]
+    outliers.add_prices(kernel_set, functions, model, rates, conversions, notes)
     return rates, conversions, notes
 
 
@@ -319,9 +320,7 @@ def conversion(name, lines, elements, model, notes):
 
 def table(values):
     """The prices of one set as YAML flow maps by variant. Rates of float32 are those of dequantised rows, too."""
-    rows = dict(values)
-    if "float.f32" in values:
-        rows |= {f"float.{name}": values["float.f32"] for name in DEQUANTISED}
+    rows = values | ({f"float.{name}": values["float.f32"] for name in DEQUANTISED} if "float.f32" in values else {})
     by_variant = {}
     for kernel, value in rows.items():
         variant, name = kernel.split(".", 1)

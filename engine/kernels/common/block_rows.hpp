@@ -3,6 +3,7 @@
 #pragma once
 #include "engine/kernels/common/lanes.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/outlier_rows.hpp"
 
 namespace vitro::block_rows {
 
@@ -77,6 +78,18 @@ template <class V>
   }
 }
 
+// Positions are below n (outlier_damage()).
+template <class V>
+[[gnu::always_inline]] inline void outlier_row(const std::byte* in, float* out, std::size_t n) {
+  const OutlierRow at{n};
+  const float scale = half_at(in + at.scale()), apart = half_at(in + at.outlier_scale());
+  for (std::size_t k = 0; k < n; k += 32) q4_0<V>(scale, in + at.nibbles() + k / 2, out + k);
+  for (std::size_t j = 0; j < at.outliers(); ++j) {
+    const std::byte* p = in + at.positions() + 2 * j;
+    out[byte_at(p, 0) | byte_at(p, 1) << 8] = apart * static_cast<float>(static_cast<std::int8_t>(in[at.values() + j]));
+  }
+}
+
 template <class V>
 void dequantise(Format format, const std::byte* in, float* out, std::size_t n) {
   const float* const end = out + n;
@@ -90,6 +103,8 @@ void dequantise(Format format, const std::byte* in, float* out, std::size_t n) {
     for (; out != end; in += 176, out += 256) k45<V, true>(in, out);
   } else if (format == Format::q6_k) {
     for (; out != end; in += 210, out += 256) q6_k<V>(in, out);
+  } else if (format == Format::w4_outliers) {
+    outlier_row<V>(in, out, n);
   } else {
     dequantise_row(format, in, out, n);
   }

@@ -134,6 +134,9 @@ struct KernelSet {
   void (*tiles_q6_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // Formats of integer codes, by dot products: groups of 16 rows in Layout::tiled, or unpacked (`form.stored_bits` is 8).
   void (*code_dots)(const CodeForm& form, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
+  // What code_dots() leaves out of w4_outliers: y[b * y_stride + row] = fma(e v, x[b * columns + position], y) for the row's outliers in
+  // their order. `x` is [rows, columns].
+  void (*add_outliers)(const std::byte* tiles, std::size_t groups, Rows<float> x, float* y, std::size_t y_stride);
   // The same products by look-ups, of groups in Layout::lut.
   void (*look_ups)(const CodeForm& form, const std::byte* tiles, std::size_t groups, TableRows x, float* y, std::size_t y_stride);
   void (*tables)(const CodeForm& form, Int8Rows x, std::byte* tables, std::int32_t* minima);

@@ -4,6 +4,7 @@
 #include "engine/kernels/common/coefficients.hpp"
 #include "engine/kernels/common/k_tiles.hpp"
 #include "engine/kernels/common/limits.hpp"
+#include "engine/kernels/common/outliers.hpp"
 #include "engine/kernels/common/pack_kv.hpp"
 #include "engine/kernels/common/rounded_look_up.hpp"
 #include "engine/kernels/common/rows.hpp"
@@ -48,6 +49,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.tiles_q4_k = tiles::multiply_k<T, tiles::Q4K>;
   set.tiles_q6_k = tiles::multiply_k<T, tiles::Q6K>;
   set.code_dots = tiles::code_dots<T>;
+  set.add_outliers = outliers::add<V>;
   set.unpack_planes = tiles::unpack_planes<T>;
   set.tables = look_up::tables<T>;
   set.look_ups = look_up::multiply<T>;

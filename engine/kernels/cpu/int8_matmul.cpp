@@ -60,6 +60,7 @@ class Int8Matmul {
         y_(call.out[0].as<float>()),
         rounded_(call.variant == variant::kInt8Tables),
         look_ups_(rounded_ || (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows)),
+        floats_{call.in[1].as<float>(), shape.batch, shape.k, shape.k},
         x_(quantise(set, call.in[1].as<float>(), shape, w_.format, look_ups_)),
         scales_(scales_of(call)),
         values_(value_table(w_.format)),
@@ -115,6 +116,7 @@ class Int8Matmul {
   void multiply(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
     if (!coded()) return multiply_units(tiles, groups, y, y_stride);
     if (rounded_) return set_.rounded_look_ups(form_, tiles, groups, tables_, y, y_stride);
+    if (form_.outliers) return multiply_with_outliers(tiles, groups, y, y_stride);
     if (w_.layout == Layout::tiled) return set_.code_dots(form_, tiles, groups, x_, y, y_stride);
     if (look_ups_) return set_.look_ups(form_, tiles, groups, tables_, y, y_stride);
     for (std::size_t g = 0; g < groups; ++g) multiply_unpacked(tiles + g * kTileRows * stride_, y + g * kTileRows, y_stride);
@@ -125,6 +127,10 @@ class Int8Matmul {
     if (w_.format == Format::q8_0) return set_.tiles_q8_0(tiles, groups, x_, y, y_stride);
     if (values_) return set_.tiles_values(*values_, tiles, groups, x_, y, y_stride);
     set_.tiles_q4_0(tiles, groups, x_, y, y_stride);
+  }
+  void multiply_with_outliers(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
+    set_.code_dots(form_, tiles, groups, x_, y, y_stride);
+    set_.add_outliers(tiles, groups, floats_, y, y_stride);
   }
   // A group in Layout::lut by dot products.
   void multiply_unpacked(const std::byte* tile, float* y, std::size_t y_stride) {
@@ -141,10 +147,14 @@ class Int8Matmul {
     const std::size_t block = block_bytes(w_.format);
     const BlockSteps steps = scales_ != nullptr ? BlockSteps{block, block, 2} : BlockSteps{block - 2, block, block};
     const std::size_t blocks = shape_.k / block_elements(w_.format);
-    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * blocks * (scales_ != nullptr ? block + 2 : block));
+    const std::size_t row = scales_ != nullptr ? blocks * (block + 2) : row_bytes(w_.format, shape_.k);
+    auto* tile = scratch<std::byte>(Scratch::d, kTileRows * row);
     if (has_k_tiles(w_.format)) {
       interleave_k(w_.format, data_, data_ + kTileRows, blocks, tile);
       multiply_units(tile, 1, partial(), kTileRows);
+    } else if (form_.outliers) {
+      interleave_outliers(data_, data_ + kTileRows, shape_.k, tile);
+      multiply_with_outliers(tile, 1, partial(), kTileRows);
     } else if (form_.bits == 8) {
       interleave_bytes(data_, data_ + kTileRows, form_, x_.blocks, tile);
       set_.code_dots(form_, tile, 1, x_, partial(), kTileRows);
@@ -172,6 +182,7 @@ class Int8Matmul {
   float* y_;
   bool rounded_;  // variant::kInt8Tables
   bool look_ups_;
+  Rows<float> floats_;  // the activations as they are, for outliers
   Int8Rows x_;
   TableRows tables_;
   KRows k_;

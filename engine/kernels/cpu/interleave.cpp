@@ -6,6 +6,7 @@
 
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/k_tiles.hpp"
+#include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/transpose.hpp"
 
 namespace vitro::cpu {
@@ -108,6 +109,31 @@ void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeFor
         transpose_bytes(unit);
         std::memcpy(tile, unit, sizeof unit);
       }
+    }
+  }
+}
+
+void interleave_outliers(const BlockRow* rows, const BlockRow* next, std::size_t columns, std::byte* tile) {
+  const OutlierRow row{columns};
+  const auto side_by_side = [&](std::size_t begin, std::size_t end, std::size_t unit) {
+    for (std::size_t at = begin; at < end; at += unit) {
+      for (std::size_t r = 0; r < kTileRows; ++r, tile += unit) std::memcpy(tile, rows[r].scales + at, unit);
+    }
+  };
+  for (std::size_t r = 0; r < kTileRows; ++r) {
+    for (std::size_t line = 0; line < row.nibbles(); line += 64) __builtin_prefetch(next[r].scales + line, 0, 2);
+  }
+  side_by_side(0, row.values(), 2);
+  side_by_side(row.values(), row.nibbles(), 1);
+  for (std::size_t at = row.nibbles(); at < row.bytes(); at += sizeof(Units), tile += kTileRows * sizeof(Units)) {
+    for (std::size_t r = 0; r < kTileRows; r += 4) {
+      Units unit[4];
+      for (std::size_t i = 0; i < 4; ++i) {
+        std::memcpy(&unit[i], rows[r + i].scales + at, sizeof unit[i]);
+        __builtin_prefetch(next[r + i].scales + at, 0, 2);
+      }
+      transpose(unit);
+      for (std::size_t j = 0; j < 4; ++j) std::memcpy(tile + 4 * r + j * 64, &unit[j], sizeof unit[j]);
     }
   }
 }

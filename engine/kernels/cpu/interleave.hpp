@@ -27,4 +27,7 @@ void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std
 void interleave_bytes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile);
 void interleave_planes(const BlockRow* rows, const BlockRow* next, const CodeForm& form, std::size_t blocks, std::byte* tile);
 
+// Rows of w4_outliers, into Layout::tiled. Of the rows, `scales` is where each begins.
+void interleave_outliers(const BlockRow* rows, const BlockRow* next, std::size_t columns, std::byte* tile);
+
 }  // namespace vitro::cpu

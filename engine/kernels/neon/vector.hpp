@@ -54,6 +54,11 @@ struct Vector {
     const auto widen = [](int16x4_t four) { return vcvtq_f32_s32(vmovl_s16(four)); };
     return {{widen(vget_low_s16(first)), widen(vget_high_s16(first)), widen(vget_low_s16(second)), widen(vget_high_s16(second))}};
   }
+  static Vector gather(const float* x, const std::byte* positions) {
+    std::uint16_t at[16];
+    __builtin_memcpy(at, positions, sizeof at);
+    return each([&](int i) { return float32x4_t{x[at[4 * i]], x[at[4 * i + 1]], x[at[4 * i + 2]], x[at[4 * i + 3]]}; });
+  }
   static Vector halves(lanes::SignedBytes high, lanes::SignedBytes low) {
     const auto upper = (uint8x16_t)high, lower = (uint8x16_t)low;
     const float16x8_t first = vreinterpretq_f16_u8(vzip1q_u8(lower, upper)), second = vreinterpretq_f16_u8(vzip2q_u8(lower, upper));

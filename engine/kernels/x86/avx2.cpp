@@ -35,6 +35,10 @@ struct Vector {
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(w)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_unpackhi_epi64(w, w)))};
   }
   static Vector floats(lanes::SignedBytes q) { return floats(reinterpret_cast<__m128i>(q)); }
+  static Vector gather(const float* x, const std::byte* positions) {
+    const auto at = [&](int i) { return _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(positions + i))); };
+    return {_mm256_i32gather_ps(x, at(0), 4), _mm256_i32gather_ps(x, at(16), 4)};
+  }
   static Vector halves(lanes::SignedBytes high, lanes::SignedBytes low) {
     const __m128i upper = reinterpret_cast<__m128i>(high), lower = reinterpret_cast<__m128i>(low);
     return {_mm256_cvtph_ps(_mm_unpacklo_epi8(lower, upper)), _mm256_cvtph_ps(_mm_unpackhi_epi8(lower, upper))};

@@ -35,6 +35,10 @@ struct Vector {
     low = {_mm512_permutexvar_ps(both, weights.v)};
     high = {_mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), weights.v)};
   }
+  static Vector gather(const float* x, const std::byte* positions) {
+    const __m512i at = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions)));
+    return {_mm512_i32gather_ps(at, x, 4)};
+  }
   static Vector floats(lanes::SignedBytes q) { return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(reinterpret_cast<__m128i>(q)))}; }
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};

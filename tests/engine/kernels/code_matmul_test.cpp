@@ -26,7 +26,7 @@ std::vector<Format> code_formats() {
 std::vector<Format> dot_formats() {
   std::vector<Format> formats;
   for (const Format format : formats_with(Layout::tiled)) {
-    if (code_form(format)) formats.push_back(format);
+    if (code_form(format) && format.has_codes()) formats.push_back(format);
   }
   return formats;
 }

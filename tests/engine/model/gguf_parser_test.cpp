@@ -145,7 +145,7 @@ TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
   EXPECT_EQ(gguf_type_id(Format::w(2, 64)), 0x56542040u);
   EXPECT_EQ(gguf_type_id(Format::w(4, 128, 'z')), 0x56544880u);
   EXPECT_EQ(gguf_type_id(Format::w(2, 128, 'r')), 0x56542480u);
-  for (const std::uint32_t id : {0x56540000u, 0x56540004u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
+  for (const std::uint32_t id : {0x56540000u, 0x56540005u, 0x56542000u, 0x56542060u, 0x56545020u, 0x56550000u, 1000u}) {
     EXPECT_EQ(format_of_gguf_type(id), std::nullopt) << id;
   }
 }
@@ -163,6 +163,17 @@ TEST(GgufParser, rows_of_groups_are_whole_groups_and_a_bit_per_weight_is_enough)
   expect_refused(Raw().header(1, 0).tensor("t", {64, 16, 2}, tiles, 0).data(32 * 36), "16 rows of 64");
   expect_refused(Raw().header(1, 0).tensor("t", {64, 32}, tiles, 0).data(32 * 36 - 1), "ends before the data");
   EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {64, 32}, tiles, 0).data(32 * 36).str()), "");
+}
+
+// A position has 16 bits. 96 columns: one outlier, 8 bytes with the scales, and 48 of nibbles.
+TEST(GgufParser, rows_with_outliers_have_their_own_length_and_most_columns) {
+  const std::uint32_t type = gguf_type_id(Format::w4_outliers);
+  EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {96, 3}, type, 0).data(3 * 56).str()), "");
+  expect_refused(Raw().header(1, 0).tensor("t", {96, 3}, type, 0).data(3 * 56 - 1), "ends before the data");
+  expect_refused(Raw().header(1, 0).tensor("t", {48, 3}, type, 0).data(3 * 56),
+                 "rows of 48 elements are not whole w4_outliers blocks of 32");
+  expect_refused(Raw().header(1, 0).tensor("t", {65568, 1}, type, 0).data(65568),
+                 "rows of 65568 elements are too long for w4_outliers (expected 65536 or less)");
 }
 
 // A model whose blk.1.ffn_up.weight is damaged, and what is said of it wherever its weights are used.

@@ -110,9 +110,12 @@ struct SmallModel {
     for (const Weight& w : weights) {
       std::vector<float> values_f32(std::size_t{w.columns} * w.rows * w.experts);
       for (float& x : values_f32) x = static_cast<float>(rng.normal());
-      std::vector<std::byte> bytes(row_bytes(format_of(w), values_f32.size()));
-      quantise_row(format_of(w), values_f32.data(), bytes.data(), values_f32.size());
-      out.write(bytes);
+      const std::size_t run = format_of(w).has_outliers() ? w.columns : values_f32.size();
+      std::vector<std::byte> bytes(row_bytes(format_of(w), run));
+      for (std::size_t at = 0; at < values_f32.size(); at += run) {
+        quantise_row(format_of(w), &values_f32[at], bytes.data(), run);
+        out.write(bytes);
+      }
     }
     out.commit();
   }

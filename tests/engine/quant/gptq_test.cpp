@@ -25,7 +25,7 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 std::vector<Format> code_formats() {
   std::vector<Format> found;
   for (const Format format : all_formats()) {
-    if (format.has_codes()) found.push_back(format);
+    if (can_round_by_gptq(format)) found.push_back(format);
   }
   return found;
 }
@@ -62,7 +62,10 @@ std::vector<std::byte> rounded_by_gptq(Format format, const Matrix& w, const Mat
 
 Matrix values_of(Format format, const std::vector<std::byte>& bytes, Index rows, Index columns) {
   Matrix made(rows, columns);
-  dequantise_row(format, bytes.data(), made.data(), static_cast<std::size_t>(made.size()));
+  const auto n = static_cast<std::size_t>(columns);
+  for (Index r = 0; r < rows; ++r) {
+    dequantise_row(format, &bytes[static_cast<std::size_t>(r) * row_bytes(format, n)], made.data() + r * columns, n);
+  }
   return made;
 }
 

@@ -88,6 +88,7 @@ const std::vector<Expected> kExpected{
     {"w4g64zr", Family::group, 4, 64, 35, 'b', 0x56544c40},
     {"w4g128zr", Family::group, 4, 128, 67, 'b', 0x56544c80},
     {"q4_0_tile", Family::tile, 4, 2, 3, '-', 0x56540003},
+    {"w4_outliers", Family::mixed, 4, 32, 16, 'r', 0x56540004},
 };
 // clang-format on
 
@@ -108,6 +109,7 @@ TEST(Format, is_what_the_table_says) {
     EXPECT_EQ(format.zero_point, expected.kind == 'z' || expected.kind == 'b');
     EXPECT_EQ(format.row_scale, expected.kind == 'r' || expected.kind == 'b');
     EXPECT_EQ(format.is_group(), expected.family == Family::group);
+    EXPECT_EQ(format.has_outliers(), expected.family == Family::mixed);
     EXPECT_EQ(format.has_codes(), format.is_group() || expected.family == Family::table || expected.name == "q4_0");
     EXPECT_EQ(code_table(format) != nullptr, expected.family == Family::table);
     const bool weights = expected.name != "q4_nibbles" && expected.family != Family::kv && expected.name != "index32";
@@ -132,6 +134,7 @@ TEST(Format, constants_have_their_names) {
                                                                    {Format::fp4, "fp4"},
                                                                    {Format::nf4, "nf4"},
                                                                    {Format::q4_0_tile, "q4_0_tile"},
+                                                                   {Format::w4_outliers, "w4_outliers"},
                                                                    {Format::w(2, 64, 'z'), "w2g64z"},
                                                                    {Format::q4_nibbles, "q4_nibbles"},
                                                                    {Format::w(1, 128, 'r'), "w1g128r"},
@@ -155,7 +158,7 @@ TEST(Format, what_does_not_exist_has_no_name) {
     EXPECT_EQ(to_string(format), "?");
   }
   EXPECT_EQ(format_by_id(static_cast<std::uint32_t>(kExpected.size())), std::nullopt);
-  for (const std::uint32_t type : {3u, 0x56540000u, 0x56540004u, 0x56542010u, 0x56545020u, 0x56542c40u, 0xffffffffu}) {
+  for (const std::uint32_t type : {3u, 0x56540000u, 0x56540005u, 0x56542010u, 0x56545020u, 0x56542c40u, 0xffffffffu}) {
     EXPECT_EQ(format_of_gguf_type(type), std::nullopt) << type;
   }
 }

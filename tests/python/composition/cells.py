@@ -25,11 +25,13 @@ PRODUCTS = {
     "fp16 tile groups": ({"products.numerics": "fp16"}, "q4_0_tile"),
     "a16": ({"products.numerics": "a16"}, "q4_0"),
     "int8 dot": ({"products.numerics": "int8", "products.codes": "dot"}, "q4_0"),
+    "int8 outliers": ({"products.numerics": "int8"}, "w4_outliers"),
     "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),
     "int8 tables": ({"products.numerics": "int8_tables"}, _CODES),
 } | {f"method {name}": ({"products.numerics": "int8", "products.decode": name, "products.prefill": name}, _CODES)
      for name in ("lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native", "image", "buffer")}
-PAIRED_PRODUCTS = ("method image", "method buffer")  # of GPUs alone, which are among no common parts
+GPU_PRODUCTS = ("method image", "method buffer")  # of GPUs alone, which are among no common parts
+PAIRED_PRODUCTS = (*GPU_PRODUCTS, "int8 outliers")  # the matrix leaves them to the pairs and the draws
 
 KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp8": {"kv.format": "int8_fp8"},
       "staged": {"kv.format": "int8_fp8", "placement.kv": "staged"},
@@ -85,7 +87,7 @@ def all_cells():
     (tests/engine/transformer/staged_attention_test.cpp)."""
     cells = [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, MODELS, ACCELERATOR)]
     return [cell for cell in cells
-            if (cell.parts in GPU or cell.products not in PAIRED_PRODUCTS)
+            if (cell.parts in GPU or cell.products not in GPU_PRODUCTS)
             and (cell.parts not in EXPERTS or (cell.model != "dense" and not (cell.kv in STAGED and cell.machine == "sim")))]
 
 

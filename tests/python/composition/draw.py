@@ -25,6 +25,7 @@ def draw(seed, loads):
     engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
     engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), model, engine)
     engine |= _on_cores(random.Random(f"on cores {seed}"), engine)
+    scheme = _with_outliers(random.Random(f"outliers {seed}"), scheme)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     lora = _lora(rng, engine, workload)
     shared |= lora
@@ -45,6 +46,11 @@ def _oracle(tree, shared, engine):
         own |= {key: value for key, value in spare.items() if key in own}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}
     return oracle
+
+
+def _with_outliers(rng, scheme):
+    """In place of q4_0, whose contracts the format has."""
+    return "w4_outliers" if scheme == "q4_0" and rng.random() < 0.4 else scheme
 
 
 def _lora(rng, engine, workload):

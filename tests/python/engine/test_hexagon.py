@@ -125,6 +125,21 @@ def test_tile_groups_are_one_format_for_host_and_sim(native, tmp_path):
 
 
 @needs_worker
+def test_outliers_reach_the_worker_as_copies_or_are_the_core_s(native, tmp_path):
+    """PowerInfer-2, section 7.6: no loop of the worker knows them. In fp16 it takes what they stand for; of int8 it says what it lacks."""
+    model = tmp_path / "outliers.gguf"
+    vitro.quantize(MODELS / "stories-reglu-3m.f16.gguf", model, "w4_outliers")
+    for activations, computed in (("fp16", True), ("int8", False)):
+        keys = {"model.gguf": model, "engine.activations": activations, "workload.output_tokens": 4}
+        cores, hexagon = (native(*arguments("f16", units, **keys)).json for units in ("[cpu0, cpu1]", "[cpu0, hexagon]"))
+        sim = native(*arguments("f16", "[cpu0, npu]", **keys), "--machine", "sim").json
+        assert hexagon["tokens"] == cores["tokens"] == sim["tokens"] and len(sim["tokens"]) == 4
+        assert (hexagon["counts"].get("hexagon_operators", 0) > 0) == computed
+        assert any("no kernel for w4_outliers" in note for note in hexagon["notes"]) != computed
+        assert any("w4_outliers on npu" in call for call in sim["unpriced_calls"])
+
+
+@needs_worker
 def test_tables_of_int16_are_a_contract_of_their_own(native, tmp_path):
     """T-MAN Table 1: 16-bit activations. One contract on cores, in the worker and in sim, with prices of its own on the NPU."""
     model = tmp_path / "w2g64z.gguf"

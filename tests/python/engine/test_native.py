@@ -6,6 +6,8 @@ import resource
 import subprocess
 import sys
 
+import gguf
+import numpy as np
 import pytest
 import vitro
 from conftest import ROOT
@@ -140,6 +142,39 @@ def test_every_scheme_of_the_list_gives_a_model_that_runs(native, tmp_path):
     assert len(groups) == 27  # alike but for numbers: one for each number of bits
     alone = {name for name in listed if name not in groups}
     run_quantized(native, tmp_path, sorted((alone | {"w1g32", "w2g64", "w3g128z", "w8g64z"}) - set(KINDS_OF_SCHEMES)))
+
+
+@pytest.mark.parametrize("activations", ["float", pytest.param("int8", marks=pytest.mark.all)])
+def test_outliers_give_both_machines_the_same_tokens(native, tmp_path, activations):
+    """PowerInfer-2, section 7.6: also where rows of the embedding are read, and where tiles are not."""
+    model = tmp_path / "outliers.gguf"
+    vitro.quantize(REGLU, model, "w4_outliers", embedding="w4_outliers")
+    overrides = {"model": str(model), "workload.output_tokens": 4} | ({} if activations == "float" else {"engine.activations": "int8"})
+    runs = [vitro.run(QUICKSTART, machine=machine, overrides=overrides | more)
+            for machine, more in (("host", {}), ("sim", {}), ("host", {"engine.policy": "mmap"}))]
+    assert len(runs[0].tokens) == 4 and [run.tokens for run in runs] == [runs[0].tokens] * 3
+
+
+def test_a_file_whose_outliers_are_outside_of_its_rows_is_refused(native, tmp_path):
+    vitro.quantize(REGLU, tmp_path / "good.gguf", "w4_outliers")
+    tensor = next(t for t in gguf.GGUFReader(REGLU).tensors if t.name == "blk.0.ffn_up.weight")
+    data = bytearray((tmp_path / "good.gguf").read_bytes())
+    row, columns = outlier_row(tensor, data)
+    data[row + 4:row + 6] = (columns + 1).to_bytes(2, "little")
+    (tmp_path / "bad.gguf").write_bytes(data)
+    for words in (("quantize", "bad.gguf", "out.gguf", "--scheme", "q8_0"), ("pack", "bad.gguf", "out.vpak")):
+        answer = native(*words)
+        assert answer.code == 2, words
+        assert f"bad.gguf: {tensor.name}: damaged: row 0: outlier 0 is at column {columns + 1} (expected one below {columns})" in answer.err
+
+
+def outlier_row(tensor, data):
+    """-> (where the first row of a tensor of ours begins in a file in w4_outliers, its columns): by the bytes that the format says."""
+    columns = int(tensor.shape[0])
+    weights = np.frombuffer(tensor.data.tobytes(), np.float16)[:columns].astype(np.float32)
+    apart = np.sort(np.argsort(-np.abs(weights), kind="stable")[:-(-columns // 100)]).astype("<u2").tobytes()
+    at = bytes(data).index(apart) - 4
+    return at, columns
 
 
 def test_a_mixed_file_runs_with_its_embedding_in_flash(native, tmp_path):

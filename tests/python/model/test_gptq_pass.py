@@ -156,7 +156,7 @@ def test_predictors_belong_to_weights_that_are_not_rounded(tmp_path, texts):
 
 def test_schemes_without_codes_of_blocks_or_rows_are_not_among_those_of_gptq():
     schemes = native_module.call("gptq_schemes")
-    assert {"q4_0", "iq4_nl", "w2g64z", "w4z_channel", "w8g32z", "q4_0_down_q8"} <= set(schemes)
+    assert {"q4_0", "iq4_nl", "w2g64z", "w4z_channel", "w8g32z", "q4_0_down_q8", "w4_outliers"} <= set(schemes)
     assert not {"q8_0", "q4_k", "ternary", "q4_0_tile", "npu_int4_channel"} & set(schemes)
 
 

@@ -39,7 +39,8 @@ def test_models_that_cut_the_text_differently_are_no_pair():
 @pytest.fixture(scope="module", ids=lambda path: path.name, params=[pytest.param(path, marks=pytest.mark.all) for path in BOTH])
 def rows(request):
     """Each scheme once, by its name."""
-    schemes = ("q4_0", "npu_int4_channel", "w4g32", "w4_channel", "w4g32z", "w3g32", "w3_channel", "w2g32", "w2_channel", "ternary")
+    schemes = ("q4_0", "npu_int4_channel", "w4g32", "w4_channel", "w4g32z", "w3g32", "w3_channel", "w2g32", "w2_channel", "ternary",
+               "w4_outliers")
     return {row["scheme"]: row for row in compare(request.param, TEXT, schemes)}
 
 
@@ -49,6 +50,15 @@ def test_one_scale_per_channel_loses_to_groups(rows, channel, groups):
     these small models move further, but their likelihood does not tell.)"""
     found = paired(rows[channel], rows[groups])
     assert found["difference"] > 2 * found["standard_error"]
+
+
+def test_outliers_apart_give_a_channel_back_what_one_scale_costs(rows):
+    """PowerInfer-2, section 7.6: nearer to groups of 32 than to one scale per channel; here as near as groups are, or nearer."""
+    found = paired(rows["w4_outliers"], rows["npu_int4_channel"])
+    assert found["difference"] < -2 * found["standard_error"]
+    beside_groups = paired(rows["w4_outliers"], rows["q4_0"])
+    assert beside_groups["difference"] < 2 * beside_groups["standard_error"]
+    assert rows["w4_outliers"]["relative_error"] < 0.9 * rows["w4_channel"]["relative_error"]
 
 
 @pytest.mark.parametrize("bits", [2, 3, 4])

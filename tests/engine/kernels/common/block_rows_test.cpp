@@ -44,6 +44,25 @@ TEST(BlockRows, every_set_dequantises_as_the_format_says) {
   }
 }
 
+// Positions have to be those of columns; all else is any bytes, and values at positions are the outliers'.
+TEST(BlockRows, every_set_puts_outliers_where_they_belong) {
+  const OutlierRow at{kColumns};
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::vector<std::byte> row = random_bytes(at.bytes() + 1, seed);
+    for (std::size_t j = 0; j < at.outliers(); ++j) {
+      const std::size_t k = seed * 3 + j * 90;
+      row[1 + at.positions() + 2 * j] = static_cast<std::byte>(k & 255);
+      row[1 + at.positions() + 2 * j + 1] = static_cast<std::byte>(k >> 8);
+    }
+    std::vector<float> expected(kColumns), found(kColumns);
+    dequantise_row(Format::w4_outliers, row.data() + 1, expected.data(), kColumns);
+    for (const KernelSet* set : kernel_sets()) {
+      set->dequantise(Format::w4_outliers, row.data() + 1, found.data(), kColumns);
+      expect_same(found, expected, set->name);
+    }
+  }
+}
+
 TEST(BlockRows, nibbles_with_their_scales_apart_are_those_of_q4_0) {
   const std::vector<std::byte> nibbles = random_bytes(kColumns / 2, 1), scales = random_bytes(kColumns / 16, 2);
   std::vector<float> expected(kColumns), found(kColumns);
