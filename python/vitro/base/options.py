@@ -12,9 +12,9 @@ Sets = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE",
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
 
 
-def _no_code(wanted):
+def _no_code(context: typer.Context, wanted: bool):
     """Runs take it from the environment, which their processes inherit."""
-    if wanted:
+    if wanted and not context.resilient_parsing:
         os.environ[no_code.VARIABLE] = "1"
 
 
@@ -22,8 +22,10 @@ NoCode = Annotated[bool, typer.Option("--no-code", callback=_no_code, is_eager=T
                                       "study brings, before any is loaded. VITRO_NO_CODE=1 does the same.")]
 
 
-def _plugins(paths):
+def _plugins(context: typer.Context, paths: Optional[list[Path]]):
     """Runs take plug-ins from the environment, which their processes inherit."""
+    if context.resilient_parsing:
+        return
     for path in paths or ():
         require_utf8(str(path), "--plugin")
     if paths:

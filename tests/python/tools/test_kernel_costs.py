@@ -59,7 +59,7 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
     assert len(lines_of(again, "neon-i8mm")) == (
         len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS)
-        + len(generate.SUMS) + len(generate.DEQUANTISERS) + len(generate.UNPACKING) + len(HALVES) + 2 + 3
+        + len(generate.SUMS) + len(generate.DEQUANTISERS) + len(generate.UNPACKING) + len(HALVES) + 2 + 3 + 2  # the last of outliers
         + sum(len(generate.code_loops(bits)) for bits in generate.ENDINGS))
 
 
@@ -71,7 +71,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
         conversions = tree["cycles_per_conversion"][kernel_set]
         within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate", *(HALVES if kernel_set == generate.HALVES_SET else [])]
         assert {conversions["float"].pop(name) for name in within} == {0}
-        assert set(conversions["float"]) == {*generate.DEQUANTISERS, *(f"{name}.attention" for name in generate.KV_FORMATS)}
+        assert set(conversions["float"]) == {*generate.DEQUANTISERS, "w4_outliers", *(f"{name}.attention" for name in generate.KV_FORMATS)}
         assert all(cycles > 0.1 for variant in conversions.values() for cycles in variant.values())
     for name in RATES:
         assert tree[name]["kind"] == generate.CORES[core][1] and generate.CORES[core][0] in tree[name]["source"]
@@ -79,7 +79,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
         assert set(tree[name]) - {"kind", "source"} == set(generate.SETS) - ({"neon"} if large else set())
         for kernel_set in set(tree[name]) & set(generate.SETS):
             rates = tree[name][kernel_set]
-            codes = code_names() if kernel_set == generate.CODE_SET else []
+            codes = [*code_names(), "w4_outliers"] if kernel_set == generate.CODE_SET else []
             sums = {f"{format}.accumulate" for format in ("f32", "f16", "q4_0")} if name == "macs_per_cycle" else set()
             k_quants = set() if large else {"q4_k", "q6_k"}
             assert set(rates["int8"]) == {"q4_0", "q8_0", *k_quants, *codes, *(sums & {"q4_0.accumulate"})}
@@ -95,7 +95,7 @@ def test_dot_products_of_bytes_pay_and_matrix_products_pay_for_batches():
     one, batch = tree["macs_per_cycle"], tree["macs_per_cycle_batch"]
     assert one["neon-dotprod"]["int8"]["q4_0"] > max(one["neon"]["int8"]["q4_0"], one["neon"]["float"]["f32"])
     assert batch["neon-i8mm"]["int8"]["q4_0"] > batch["neon-dotprod"]["int8"]["q4_0"]
-    for name in code_names():  # of one set alone
+    for name in [*code_names(), "w4_outliers"]:  # of one set alone
         assert one["neon-i8mm"]["int8"].pop(name) > 0
     one["neon-i8mm"].pop("int8_tables")
     halves = [one["neon-i8mm"]["float"].pop(name) for name in HALVES]
