@@ -136,12 +136,18 @@ PackOptions options_from(const Json& plan) {
   return options;
 }
 
+// Any number converts, and one that does not fit to anything.
+Bytes bytes_from(const Json& number) {
+  if (!number.is_number_unsigned()) unknown_name(number.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return number.get<Bytes>();
+}
+
 // Sections follow one another from the first page after the plan to within the file.
 std::vector<PackSection> sections_from(const Json& plan, Bytes header_end, Bytes file_size) {
   std::vector<PackSection> sections;
   Bytes position = 0;
   for (const Json& s : plan.at("sections")) {
-    const PackSection section{s.at("name").get<std::string>(), s.at("offset").get<Bytes>(), s.at("bytes").get<Bytes>()};
+    const PackSection section{s.at("name").get<std::string>(), bytes_from(s.at("offset")), bytes_from(s.at("bytes"))};
     const bool first = section.offset >= header_end && section.offset - header_end <= kMaxPlan && section.offset % kPageSize == 0;
     const bool begins = sections.empty() ? first : section.offset == position;
     if (!begins || section.offset > file_size || section.bytes == 0 || section.bytes % kPageSize != 0) {

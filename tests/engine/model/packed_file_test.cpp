@@ -3,7 +3,9 @@
 #include <sys/resource.h>
 
 #include <csignal>
+#include <cstring>
 
+#include "engine/base/hash.hpp"
 #include "engine/model/pack_checksums.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/engine/model/support.hpp"
@@ -156,6 +158,37 @@ TEST(PackedFile, no_flipped_bit_goes_unnoticed) {
   for (std::size_t length = 0; length < whole.size(); length += 1021) {
     write_file(path, whole.substr(0, length));
     EXPECT_TRUE(message_of([&] { open_packed(path, gguf, folder / "notes"); }).starts_with(path)) << length << " bytes";
+  }
+}
+
+// By a stranger who makes the checksum right.
+TEST(PackedFile, a_plan_with_numbers_that_are_no_bytes_is_refused) {
+  constexpr std::size_t kPreamble = 32, kPlanBytes = 16, kPlanHash = 24;
+  const ScratchFolder folder;
+  SmallModel().write(folder / "m.gguf");
+  const Gguf gguf = Gguf::open(folder / "m.gguf");
+  const std::string path = folder / "m.vpack";
+  pack_to(gguf, {}, path);
+  const std::string whole = read_file(path);
+  for (const std::string_view key : {"\"offset\":", "\"bytes\":"}) {
+    for (const std::string_view number : {"4e99", "-512", "0.25", "1e19"}) {
+      std::string changed = whole;
+      std::uint64_t length = 0;
+      std::memcpy(&length, changed.data() + kPlanBytes, sizeof length);
+      std::string plan = changed.substr(kPreamble, length);
+      const std::size_t at = plan.find(key, plan.find("\"sections\":")) + key.size();
+      const std::size_t digits = plan.find_first_not_of("0123456789", at) - at;
+      ASSERT_GE(digits, number.size());
+      plan.replace(at, digits, std::string(number) + std::string(digits - number.size(), ' '));
+      Hash hash;
+      hash.add(plan);
+      const std::uint64_t sum = hash.value();
+      changed.replace(kPreamble, length, plan);
+      std::memcpy(changed.data() + kPlanHash, &sum, sizeof sum);
+      write_file(path, changed);
+      EXPECT_NE(message_of([&] { open_packed(path, gguf, folder / "notes"); }).find("m.vpack: damaged: its plan says"), std::string::npos)
+          << key << number;
+    }
   }
 }
 
