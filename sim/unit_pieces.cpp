@@ -5,6 +5,7 @@
 #include "sim/unit.hpp"
 
 namespace vitro::sim {
+
 hw::Work SimUnit::work_of(const KernelCall& call) {
   hw::Work work = work_.build(call);
   if (s_.reuse == nullptr) return work;

@@ -10,8 +10,10 @@ Each part has so many hours, one part after the other:
 A process of tests or of torture may not grow: the median of its resident memory in the last fifth of the time may be 10 % and 16 MiB above
 that of the second fifth. What was run, and the two medians, is in build/test-results/soak.json.
 """
+import contextlib
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -19,13 +21,16 @@ import sys
 import time
 from pathlib import Path
 
+import yaml
 from building import RESULTS, ROOT, build_or_end, fuzz_command, fuzz_targets
 
 VITRO = [sys.executable, "-m", "vitro"]
 POINTS = 100  # of each of two keys
+PARTS = 10  # files of the store, after which its sweep is killed
 SANITIZERS = {"asan": {"ASAN_OPTIONS": "quarantine_size_mb=16"}, "tsan": {}}
 GROWTH, SLACK_MIB = 1.1, 16
 SAMPLE_S = 5.0
+STALL_S = 900.0  # no repetition of a test program takes longer, with any sanitizer
 
 
 class Watched:
@@ -37,15 +42,22 @@ class Watched:
                                             env=os.environ | {"PYTHONPATH": str(ROOT / "python")} | (env or {}), start_new_session=True)
 
     def sample(self):
-        try:
-            pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        except (OSError, IndexError):
-            return
-        self.samples.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
+        """All processes of its session count: it may leave the work to children."""
+        pages = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):  # it has ended
+                fields = stat.read_text().rpartition(")")[2].split()
+                pages += int(fields[21]) if int(fields[3]) == self.process.pid else 0
+        if pages:
+            self.samples.append(pages * os.sysconf("SC_PAGE_SIZE") / 2**20)
 
-    def end(self, how=signal.SIGTERM):
+    def silent_for(self):
+        """Seconds since it last wrote something."""
+        return time.time() - self.log.stat().st_mtime
+
+    def end(self):
         if self.process.poll() is None:
-            os.killpg(self.process.pid, how)
+            os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def memory(self):
@@ -61,10 +73,15 @@ def grew(memory):
 def watch(running, seconds):
     """Until all of `running` have ended or the time is over. A process that ends well before is not begun again."""
     until = time.monotonic() + seconds
-    while time.monotonic() < until and any(one.process.poll() is None for one in running):
+    try:
+        while time.monotonic() < until and any(one.process.poll() is None for one in running):
+            for one in running:
+                one.sample()
+            time.sleep(min(SAMPLE_S, max(0.01, until - time.monotonic())))
+    except BaseException:  # they are sessions of their own, which Ctrl-C does not reach
         for one in running:
-            one.sample()
-        time.sleep(min(SAMPLE_S, max(0.01, until - time.monotonic())))
+            one.end()
+        raise
 
 
 def soak(hours, tally):
@@ -102,7 +119,7 @@ def torture(seconds):
         one = Watched([*VITRO, "torture", "--machine", machine, "--seeds", 10**7, "--from", first, "--hours", share * seconds / 3600,
                        "--jobs", os.cpu_count() or 1, "--shrink", "--out", RESULTS / "torture", "--json"], log)
         watch([one], 2 * share * seconds + 300)
-        one.end(signal.SIGKILL)
+        one.end()
         found[f"torture on {machine}"] = outcome(one, None if one.process.returncode == 0 else said(one))
     return found
 
@@ -120,7 +137,7 @@ def fuzz(seconds):
             running[program.name] = Watched(command, log)
         watch(list(running.values()), 2 * share + 300)
         for name, one in running.items():
-            one.end(signal.SIGKILL)
+            one.end()
             if one.process.returncode:
                 found[name] = outcome(one, said(one))
             else:  # it keeps what it found, so it may grow
@@ -136,40 +153,49 @@ def final_stats(one):
 
 
 def host(seconds):
+    programs = {preset: build_or_end(preset, ["host_test"]) / "tests/engine/host/host_test" for preset in SANITIZERS}
     running = {}
     for preset, env in SANITIZERS.items():
         log = RESULTS / f"soak-host-{preset}.log"
         log.unlink(missing_ok=True)
-        program = build_or_end(preset, ["host_test"]) / "tests/engine/host/host_test"
-        running[preset] = Watched([program, "--gtest_repeat=-1", "--gtest_brief=1"], log, env)
+        running[preset] = Watched([programs[preset], "--gtest_repeat=-1", "--gtest_brief=1"], log, env)
     watch(list(running.values()), seconds)
     found = {}
     for preset, one in running.items():
-        ended = one.process.poll()
+        ended, silent = one.process.poll(), one.silent_for()
         one.end()
-        text = one.log.read_text(errors="replace")
-        wrong = "[  FAILED  ]" in text or "Sanitizer" in text or ended is not None
-        found[f"host tests, {preset}"] = outcome(one, said(one, 60) if wrong else None, repetitions=text.count("Repeating all tests"))
+        found[f"host tests, {preset}"] = judged(one, ended, silent)
     return found
+
+
+def judged(one, ended, silent):
+    """Of tests that repeat without an end. ended: their exit code, None while they ran; silent: seconds since they last said something."""
+    text = one.log.read_text(errors="replace")
+    wrong = "[  FAILED  ]" in text or "Sanitizer" in text or ended is not None
+    failed = said(one, 60) if wrong else f"silent for {silent:.0f} s: it hangs" if silent > STALL_S else None
+    return outcome(one, failed, repetitions=text.count("Repeating all tests"))
 
 
 def sweep(seconds):
     import pyarrow.parquet as parquet
-    folder, log = RESULTS / "soak-sweep", RESULTS / "soak-sweep.log"
+    folder, log, study = (RESULTS / f"soak-sweep{ending}" for ending in ("", ".log", ".yaml"))
     log.unlink(missing_ok=True)
-    subprocess.run(["rm", "-rf", folder], check=True)
-    study = RESULTS / "soak-sweep.yaml"
+    shutil.rmtree(folder, ignore_errors=True)
     many = list(range(1, POINTS + 1))
-    base = ROOT / "experiments/benchmarks/decode_7b.yaml"
-    study.write_text(base.read_text().replace("../../configs", str(ROOT / "configs"))
-                     + json.dumps({"sweep": {"workload.prompt_tokens": many, "workload.seed": many}})[1:-1] + "\nexpect: {}\n")
+    tree = yaml.safe_load((ROOT / "experiments/benchmarks/decode_7b.yaml").read_text())
+    tree |= {part: str(ROOT / "experiments/benchmarks" / tree[part]) for part in ("device", "model")}
+    tree |= {"sweep": {"workload.prompt_tokens": many, "workload.seed": many}}
+    study.write_text(yaml.safe_dump(tree))
     command = [*VITRO, "sweep", study, "--out", folder, "--resume", "--set", "workload.output_tokens=2"]
     first = Watched(command, log)
-    watch([first], seconds / 4)
-    first.end(signal.SIGKILL)  # in the middle, on a machine of our size
+    while first.process.poll() is None and sum(1 for _ in folder.rglob("*.parquet")) < PARTS:
+        time.sleep(0.05)
+    first.end()
+    if first.process.returncode != -signal.SIGKILL:
+        return {"sweep": outcome(first, "it ended before it could be killed:\n" + said(first))}
     one = Watched(command, log)
     watch([one], seconds)
-    one.end(signal.SIGKILL)
+    one.end()
     if one.process.returncode:
         return {"sweep": outcome(one, said(one))}
     table = parquet.read_table(folder / "results.parquet").to_pylist()

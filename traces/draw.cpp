@@ -33,8 +33,10 @@ enum Purpose : std::uint64_t {
   kMiss,
   kAlarm,
   kTask,
-  kActivity  // the next one is foresight.cpp's
+  kActivity,
+  kPurposes,
 };
+static_assert(kPurposes == kForesight);
 
 constexpr double kMostActive = 2;         // times the mean: where the tail of a token's activity is cut
 constexpr int kMostLayersBack = 64;        // whose draws a layer's activity has a part of,

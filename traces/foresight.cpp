@@ -6,11 +6,6 @@
 #include "engine/base/rng.hpp"
 
 namespace vitro {
-namespace {
-
-constexpr std::uint64_t kForesight = 13;  // first part of its keys: behind the purposes of DrawFunction, so that no draws share bits
-
-}  // namespace
 
 ExpertChoice foresee(const ExpertChoice& truth, double share, const ForesightOf& of) {
   const std::uint64_t layer = static_cast<std::uint16_t>(of.layer);

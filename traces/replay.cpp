@@ -71,7 +71,7 @@ std::vector<ExpertChoice> ReplayFunction::foreseen(const KernelCall& call) {
     }
     ++lacking;
     const ExpertChoice& truth = find(recording_.experts, OutcomeKey{call.layer, -1, at}, "experts");
-    named.push_back(foresee(truth, foresight_.share, {foresight_.seed, call.layer, at, call.in.at(0).shape[1]}));
+    if (foresight_.share > 0) named.push_back(foresee(truth, foresight_.share, {foresight_.seed, call.layer, at, call.in.at(0).shape[1]}));
   }
   asked_ahead_ += rows.size();
   not_recorded_ += lacking;
@@ -84,7 +84,8 @@ std::vector<std::string> ReplayFunction::notes() const {
   const std::string what = foresight_.share > 0
                                ? fmt::format("there each chosen expert was named with the probability of expert_foresight, {:g} %",
                                              100 * foresight_.share)
-                               : "there no expert was read ahead (a profile with expert_foresight says how well routers foresee)";
+                               : "no expert was read ahead for the rows asked with it (a profile with expert_foresight says how "
+                                 "well routers foresee)";
   return {fmt::format("replay: {} of {} times that a router was asked ahead for a row's experts, the recording does not say what it "
                       "named: {}", not_recorded_.load(), asked_ahead_.load(), what)};
 }

@@ -23,7 +23,7 @@ class ReplayFunction final : public Function {
  public:
   explicit ReplayFunction(Recording recording, RouterForesight foresight = {});
   Outcome execute(const KernelCall& call) override;
-  std::vector<std::string> notes() const;  // what a reader of the result has to know of its answers
+  std::vector<std::string> notes() const override;
   const Recording& recording() const { return recording_; }
 
  private:

@@ -85,11 +85,6 @@ std::unique_ptr<Function> make_function(const Experiment& experiment) {
   return nullptr;
 }
 
-std::vector<std::string> notes_of(const Function& function) {
-  const auto* replay = dynamic_cast<const ReplayFunction*>(&function);
-  return replay == nullptr ? std::vector<std::string>{} : replay->notes();
-}
-
 MachineRequest machine_request(const Experiment& e, const LoadedModel& model) {
   MachineRequest request;
   request.kind = e.machine;

@@ -15,7 +15,6 @@ namespace vitro {
 
 // What stands behind the units: engine.function.
 std::unique_ptr<Function> make_function(const Experiment& experiment);
-std::vector<std::string> notes_of(const Function& function);  // what a reader of the result has to know of its answers
 
 MachineRequest machine_request(const Experiment& experiment, const LoadedModel& model);
 

@@ -288,7 +288,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   }
   machine.notes.insert(machine.notes.end(), notes.begin(), notes.end());
   std::ranges::copy(run.model.notes, std::back_inserter(machine.notes));
-  std::ranges::move(notes_of(*run.function), std::back_inserter(machine.notes));
+  std::ranges::move(run.function->notes(), std::back_inserter(machine.notes));
   if (std::string note = unstated_share(experiment, run.model.config); !note.empty()) machine.notes.push_back(std::move(note));
   const Bytes flash_bytes = record.totals.bytes_read - record.load_bytes - record.prefill_bytes;
   std::ranges::move(setup_notes(experiment, run.model, run.weights, flash_bytes), std::back_inserter(machine.notes));

@@ -10,18 +10,14 @@
 namespace vitro {
 namespace {
 
-constexpr std::uint32_t kAnyNumber = 1024;
-
 std::string one_float_core(const Experiment& experiment, const LoadedModel& model) {
   const PlacementConfig& placement = experiment.engine.placement;
   const bool accelerated = !placement.unit.empty() || !placement.graph_units.empty() || !std::ranges::all_of(placement.units, is_core_name);
   const std::size_t cores = placement.units.empty() ? machine_request(experiment, model).threads : placement.units.size();
   if (accelerated || cores != 1 || experiment.engine.products.matmul != variant::kFloat) return {};
-  const std::uint32_t useful = useful_threads(model.bytes_per_token(), model.config.layers, kAnyNumber);
-  if (useful == 1) return {};  // a small model, which a core alone serves best
-  return fmt::format("one core computes all matmuls in float32, where {} would have work (engine.threads or engine.units: more "
-                     "cores; engine.activations: int8: integer products of quantised weights)",
-                     useful);
+  if (useful_threads(model.bytes_per_token(), model.config.layers, 2) == 1) return {};  // a small model, which a core alone serves best
+  return "one core computes all matmuls in float32, where more would have work (engine.threads or engine.units: more cores; "
+         "engine.activations: int8: integer products of quantised weights)";
 }
 
 // Bytes of each read that brings a missing neuron which fires.
@@ -48,8 +44,8 @@ std::string dear_layout(const Experiment& experiment, const WeightStore& weights
   const std::vector<Bytes> here = reads_of(own, two_phases), there = reads_of(whole, false);
   if (here.size() == there.size() && own.block <= whole.block) return {};
   const bool halves = here.size() == 2 && own.stripes == 1 && own.block <= whole.block;
-  return fmt::format("engine.layout: {}: a missing neuron that fires takes {}, with bundles {}; a read of 4 to 12 KiB costs the core that "
-                     "issues it about the same, so compare {}engine.layout: bundles",
+  return fmt::format("engine.layout: {}: a missing neuron that fires takes {}, with bundles {}; on a phone's UFS a read of 4 to 12 KiB "
+                     "cost the core that issues it about the same (docs/design/neuron-clusters.md), so compare {}engine.layout: bundles",
                      to_string(neurons->form), written(here), written(there), halves ? "engine.clusters.two_phases: false or " : "");
 }
 

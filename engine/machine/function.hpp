@@ -1,5 +1,8 @@
 // Function: what stands behind a ComputeUnit and gives a call its effect and its outcome.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
@@ -12,6 +15,8 @@ class Function {
   virtual ~Function() = default;
   // Thread-safe for calls that do not overlap in their outputs: host workers share one Function.
   virtual Outcome execute(const KernelCall& call) = 0;
+  // What a reader of the result has to know of its answers.
+  virtual std::vector<std::string> notes() const { return {}; }
 };
 
 }  // namespace vitro

@@ -54,8 +54,8 @@ void extend_gguf(const std::string& in_path, const std::string& out_path, std::v
   }
   for (const AddedTensor& tensor : tensors) {
     const InputFile file(tensor.file);
-    Bytes size = row_bytes(tensor.format, tensor.dims.at(0));
-    for (const std::uint64_t d : std::span(tensor.dims).subspan(1)) size *= d;
+    const TensorInfo shape{tensor.name, tensor.dims, tensor.format, 0, 0};
+    const Bytes size = row_bytes(tensor.format, shape.columns(), stored_layout(tensor.format)) * shape.rows();
     if (file.size() != size) {
       throw ConfigError(fmt::format("{}: {} bytes for tensor {} (expected {})", tensor.file, file.size(), tensor.name, size));
     }

@@ -38,7 +38,7 @@ std::optional<Format> fitting(Format wanted, const TensorInfo& tensor) {
   const std::uint64_t columns = tensor.columns();
   const bool tiles = can_store(wanted, tensor.dims[1], columns) && !is_predictor_matrix(tensor);
   if (stored_layout(wanted) != Layout::rows && !tiles) wanted = Format::q4_0;
-  while (columns % wanted.block != 0 || (wanted.has_outliers() && columns > kMostOutlierColumns)) {
+  while (!can_store(wanted, tensor.dims[1], columns)) {
     wanted.block /= 2;
     if (!wanted.is_group() || !exists(wanted)) return std::nullopt;
   }

@@ -112,11 +112,11 @@ std::optional<std::string> outlier_damage(const std::byte* row, std::size_t n) {
   std::optional<std::size_t> before;
   for (std::size_t j = 0; j < at.outliers(); ++j) {
     const std::size_t k = load16(row + at.positions() + 2 * j);
-    const std::string outlier = "outlier " + std::to_string(j) + " is at column " + std::to_string(k);
-    if (k >= n) return outlier + " (expected one below " + std::to_string(n) + ")";
-    if (before && k <= *before) return outlier + " (expected one above " + std::to_string(*before) + ", that of the outlier before it)";
+    const auto outlier = [&] { return "outlier " + std::to_string(j) + " is at column " + std::to_string(k); };
+    if (k >= n) return outlier() + " (expected one below " + std::to_string(n) + ")";
+    if (before && k <= *before) return outlier() + " (expected one above " + std::to_string(*before) + ", that of the outlier before it)";
     if (const int nibble = nibble_at(row + at.nibbles(), k); nibble != kNothing) {
-      return outlier + ", where the nibble is " + std::to_string(nibble) + " (expected 8, the nibble of zero)";
+      return outlier() + ", where the nibble is " + std::to_string(nibble) + " (expected 8, the nibble of zero)";
     }
     before = k;
   }

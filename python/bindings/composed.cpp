@@ -1,5 +1,6 @@
 #include "composed.hpp"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -20,17 +21,20 @@ class Unpacker final : public Json::json_sax_t {
 
   bool null() override { return false; }
   bool boolean(bool value) override {
+    if (!in_value()) return false;
     open_.back().quoted = value;
     return true;
   }
   bool number_integer(number_integer_t) override { return false; }
   bool number_unsigned(number_unsigned_t value) override {
+    if (!in_value()) return false;
     open_.back().is_list = true;
-    open_.back().items.reserve(value);
+    open_.back().items.reserve(std::min(value, kMostReserved));
     return true;
   }
   bool number_float(number_float_t, const string_t&) override { return false; }
   bool string(string_t& value) override {
+    if (!in_value()) return false;
     Value& top = open_.back();
     if (field_ == "at") {
       top.origin = place(value, open_.size() > 1 ? open_[open_.size() - 2].origin : Origin{});
@@ -81,6 +85,10 @@ class Unpacker final : public Json::json_sax_t {
   }
 
  private:
+  static constexpr number_unsigned_t kMostReserved = 1024;  // items, whatever a text says that there are
+
+  // Whether a scalar is a field of the value at hand, not the whole text or in place of a node.
+  bool in_value() const { return !open_.empty() && !open_.back().within; }
   struct Value {
     Origin origin;
     std::string written_as, key;  // key: of what comes next within it

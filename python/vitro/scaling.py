@@ -30,7 +30,7 @@ def attached(scorer: "Callable[[Sample], float] | None") -> list[dict[str, Any]]
         return []
     if not callable(scorer):
         raise ConfigError(f"scorer: {scorer!r} is not callable (expected a function of a vitro.scaling.Sample that returns a number)")
-    return [packed("scorer", "the callable", partial(_judge_by, scorer))]
+    return [packed("scorer", "a callable", partial(_judge_by, scorer))]
 
 
 def _judge_by(scorer: "Callable[[Sample], float]") -> Callable[..., float]:

@@ -17,16 +17,15 @@ class Budget {
  public:
   static constexpr std::int64_t kPerByte = 16, kFixed = 8 * 1024 * 1024;
 
-  // size: bytes of the input, or of the file that the target makes of it. ends: whether the process ends when it is exceeded.
-  explicit Budget(std::size_t size, bool ends = true) {
+  // size: bytes of the input, or of the file that the target makes of it.
+  explicit Budget(std::size_t size) {
     install();
-    ends_ = ends, exceeded_ = false;
+    ends_ = true;
     left_ = kPerByte * static_cast<std::int64_t>(size) + kFixed;
     on_ = true;
   }
   ~Budget() { on_ = false; }
   Budget(const Budget&) = delete;
-  bool exceeded() const { return exceeded_; }
 
  private:
   static void install() {

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <span>
 
+#include "engine/base/check.hpp"
+#include "engine/base/file.hpp"
 #include "engine/base/units.hpp"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
@@ -188,6 +191,14 @@ std::string put_together(const GgufParts& parts) {
   }
   out.resize(round_up(out.size(), kAlignment));
   return out + parts.data;
+}
+
+void try_mutator(const char* seed) {
+  const InputFile file(seed);
+  std::string bytes(file.size(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(bytes)));
+  const std::optional<GgufParts> parts = take_apart(bytes);
+  VITRO_CHECK(parts && !parts->tensors.empty() && put_together(*parts) == bytes, "a file survives being taken apart");
 }
 
 std::size_t mutate_gguf(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {

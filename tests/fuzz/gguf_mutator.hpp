@@ -34,6 +34,9 @@ struct GgufParts {
 std::optional<GgufParts> take_apart(std::string_view bytes);
 std::string put_together(const GgufParts& parts);
 
+// Ends the process unless that file is the same when it was taken apart and put together: else only bytes would be changed, without a word.
+void try_mutator(const char* seed);
+
 // For LLVMFuzzerCustomMutator: changes `size` bytes in place, of at most `most`. -> the new size.
 std::size_t mutate_gguf(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed);
 

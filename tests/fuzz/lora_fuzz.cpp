@@ -4,6 +4,11 @@
 #include "tests/fuzz/fuzz.hpp"
 #include "tests/fuzz/gguf_mutator.hpp"
 
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  vitro::fuzz::try_mutator(VITRO_FUZZ_SEEDS "/lora_fuzz/adapter.gguf");
+  return 0;
+}
+
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
   return vitro::fuzz::mutate_gguf(data, size, most, seed);
 }

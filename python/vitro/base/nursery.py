@@ -3,6 +3,7 @@
 What a child begins with is what a new process has after its imports, since nothing ran in the one that it comes from; what it does stays
 with it. So calls leak nothing into each other, and a call's answer is the same in a child of either kind.
 """
+import contextlib
 import functools
 import json
 import os
@@ -56,24 +57,25 @@ class Nursery:
         self.close = weakref.finalize(self, _end, here, self._process)
 
     def child(self):
-        """Raises OSError where the nursery was ended."""
-        ends = [os.pipe() for _ in range(4)]  # stdin, stdout, stderr, and where the nursery says how the child ended
-        theirs = [ends[0][0], *(end for _, end in ends[1:]), os.open(".", os.O_RDONLY | os.O_DIRECTORY)]
-        ours = [ends[0][1], *(end for end, _ in ends[1:])]
-        with self._lock:
-            self._numbers += 1
-            number = self._numbers
-        try:
-            socket.send_fds(self._socket, [json.dumps({"child": number}).encode()], theirs)
-        except BaseException:
-            for end in ours:
-                os.close(end)
-            raise
-        finally:
-            for end in theirs:
-                os.close(end)
-        files = [os.fdopen(end, mode) for end, mode in zip(ours, ("wb", "rb", "rb", "rb"))]
-        return Child(self, number, files[:3], files[3])
+        """None where the nursery was ended."""
+        with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+            theirs.callback(os.close, here := os.open(".", os.O_RDONLY | os.O_DIRECTORY))
+            kept, given = [], []
+            for mode in ("wb", "rb", "rb", "rb"):  # stdin, stdout, stderr, and where the nursery says how the child ended
+                reads, writes = os.pipe()
+                mine, other = (writes, reads) if mode == "wb" else (reads, writes)
+                theirs.callback(os.close, other)
+                given.append(other)
+                kept.append(ours.enter_context(os.fdopen(mine, mode)))
+            with self._lock:
+                self._numbers += 1
+                number = self._numbers
+            try:
+                socket.send_fds(self._socket, [json.dumps({"child": number}).encode()], [*given, here])
+            except OSError:
+                return None
+            ours.pop_all()
+            return Child(self, number, kept[:3], kept[3])
 
     def tell(self, request):
         try:

@@ -77,6 +77,8 @@ class Server:
 def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: who asked decides
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    while os.open(os.devnull, os.O_RDWR) < 3:  # where the caller has closed its stderr, a child's file would get that number
+        pass
     with contextlib.suppress(RunError):  # each call says so
         native.module()
     parent = os.getpid()

@@ -41,12 +41,11 @@ class Group:
             mother = self._nursery = self._nursery or nursery.Nursery(env)
         if mother.env != env:
             return None
-        try:
-            return mother.child()
-        except OSError:  # somebody ended it
+        child = mother.child()
+        if child is None:  # somebody ended the nursery
             with self._lock:
                 self._nursery = None if self._nursery is mother else self._nursery
-            return None
+        return child
 
     def close(self):
         """Ends the nursery. Requires: no child runs."""

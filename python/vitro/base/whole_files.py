@@ -19,7 +19,8 @@ def in_place(path: Path) -> Iterator[Path]:
         yield unfinished
         os.replace(unfinished, path)
     except OSError as error:
-        error.filename = error.filename or str(path)  # a write does not know to what
+        if error.errno is not None and error.filename in (None, str(unfinished)):  # a write does not know to what; without errno the
+            error.filename = str(path)                                             # message would be lost
         raise
     finally:
         unfinished.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ def main(parent=None):
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no simulation outlives the one who asked for it
     if parent is not None and os.getppid() != parent:
         return
-    replies = os.fdopen(os.dup(1), "w")
+    replies = os.fdopen(os.dup(1), "w", encoding="utf-8")  # as JSON is, whatever the locale
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     getattr(native.module(), "exit_when_memory_ends", lambda: None)()  # a stand-in has no memory of its own to end
     request = json.load(sys.stdin)

@@ -145,7 +145,7 @@ def attached(models: Sequence[type]) -> list[dict[str, Any]]:
         return []
     for model in models:
         described(model)  # a mistake is the caller's at once
-    return [packed("models", "the classes", partial(_described, list(models)))]
+    return [packed("models", "a class", partial(_described, list(models)))]
 
 
 def _described(models: Sequence[type]) -> list[dict[str, Any]]:

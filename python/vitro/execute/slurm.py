@@ -8,6 +8,7 @@
     patience: 600           # seconds until the first job has to have started
 """
 import json
+import re
 from typing import Any
 
 from ..base import native, no_code
@@ -26,6 +27,9 @@ _MORE = ("queue", "account", "walltime", "interface", "python", "local_directory
 # What runs before, instead of or around the workers.
 _CODE = ("python", "job_extra_directives", "job_script_prologue", "worker_extra_args", "scheduler_options")
 
+# Nothing is quoted where dask-jobqueue writes a job's command line and its directives.
+_PLAIN = re.compile(r"[\w.:/+,@%=-]+( ?[kKMGT]i?B)?")
+
 
 def settings(path: str) -> dict[str, Any]:
     """Reads FILE of `--on slurm:FILE`. Raises ConfigError."""
@@ -35,7 +39,7 @@ def settings(path: str) -> dict[str, Any]:
     for key in tree:
         if key not in (*_OWN, *_NEEDED, *_MORE):
             raise ConfigError(f"{path}: {key}: unknown key (expected one of {', '.join([*_OWN, *_NEEDED, *_MORE])})")
-    if code := [key for key in tree if key in _CODE or "\n" in str(tree[key])]:
+    if code := [key for key in tree if key in _CODE or (key != "job_directives_skip" and not _PLAIN.fullmatch(str(tree[key])))]:
         no_code.refuse(f"{Origins(native.call('file_origins', path)).at(code[0])}: {code[0]}", json.dumps(tree[code[0]]))
     for key, kind in {**_OWN, **_NEEDED}.items():
         if key in _NEEDED and key not in tree:

@@ -30,7 +30,7 @@ def attached(policies: Sequence[type], *, twice: bool = False) -> list[dict[str,
     """For a call in another process. twice: it is made again, and has to decide alike. -> [attachment]"""
     if not policies:
         return []
-    return [packed("policies", "the classes", partial(_described, list(policies))) | ({"twice": True} if twice else {})]
+    return [packed("policies", "a class", partial(_described, list(policies))) | ({"twice": True} if twice else {})]
 
 
 def described(policy: type) -> dict[str, Any]:

@@ -168,7 +168,8 @@ def band(model: dict[str, Any], end: str) -> dict[str, str]:
         for part in name.split("."):
             value = value[part]
         parts = re.fullmatch(r"\s*([0-9.]+)\s*(%?)\s*", str(value))
-        assert parts, f"model.profile.{name}: {value} is no number or share"
+        if not parts:
+            raise ConfigError(f"model.profile.{name}: {value} has no band (expected a number or a share, such as 12%)")
         number, unit = parts.groups()
         share = quantities.require(origin["band"], "ratio", f"model.provenance.{name}.band")
         moved[f"model.profile.{name}"] = f"{float(number) * (1 + _ENDS[end] * share):.6g}{unit}"

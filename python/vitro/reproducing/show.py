@@ -93,7 +93,7 @@ def tables(answer):
     lines = [textwrap.fill(summary_text(answer), 138)]
     for title, rows in parts_of(answer["rows"]):
         lines += ["", f"*{title[0].upper()}{title[1:]}*", "",
-                  *_markdown(["result", "published", "simulated", "", "what a run of the diagnosis shows"],
+                  *_markdown(["result", "published", "simulated", "", "note"],
                              [(f"`{row['id']}`", f"{figure_text(row)} {row['unit']}" if row["expected"] is not None else "",
                                f"{_simulated(row)} {row['unit']}", row["status"], _note(row)) for row in rows])]
     if answer["checks"]:
@@ -105,11 +105,12 @@ def tables(answer):
 
 def _note(row):
     if "diagnosis" in row:
-        return diagnosis_text(row)
-    if row["status"] == "off" and not row["diagnosed"]:
-        return "unexplained"
-    notes = [_range(ends) + f" {told}" for told, ends in row.get("beside", {}).items() if ends]
-    return "; ".join([row["why"]] * (row["status"] in ("not modelled", "consistent")) + notes)
+        said = [diagnosis_text(row)]
+    elif row["status"] == "off" and not row["diagnosed"]:
+        said = ["unexplained"]
+    else:
+        said = [row["why"]] * (row["status"] in ("not modelled", "consistent"))
+    return "; ".join(said + [_range(ends) + f" {told}" for told, ends in row.get("beside", {}).items() if ends])
 
 
 def _range(ends):

@@ -124,7 +124,8 @@ def search(experiment: Experiment, *, out: Path, workers: int | None = None, on:
         return batch
 
     beside = run(compared.listed(plan.compare, whole.origins)) if plan.compare else []
-    rungs = _Rungs(plan, whole.resolved["workload"], origins, run) if plan.prune else None
+    placed = {halving.TOKENS: whole.origins.at("sweep", "prune")} | origins
+    rungs = _Rungs(plan, whole.resolved["workload"], placed, run) if plan.prune else None
     while len(jobs) < total:
         before = len(jobs)
         points = study.ask(min(plan.batch, total - before))
@@ -157,8 +158,7 @@ class _Rungs:
         self.without |= {(text, texts[:index].count(text)): tokens for index, (text, tokens) in enumerate(zip(texts, whole))}
         for share, rung in zip(self.shares, self.rungs):
             counts = {index: halving.shortened(whole[index], share, self.workload.get("warmup_tokens") or 0) for index in left}
-            place = {**self.origins, halving.TOKENS: next(iter(self.origins.values()))}
-            short: Listed = [(None, points[index] | {halving.TOKENS: counts[index]}, place) for index in left]
+            short: Listed = [(None, points[index] | {halving.TOKENS: counts[index]}, self.origins) for index in left]
             ran = self.execute(short, short=True) if left else []
             self._count(ran, [counts[index] for index in left])
             found = [_metrics(job, self.plan) for job in ran]
@@ -168,7 +168,8 @@ class _Rungs:
             for index, job, goes in zip(list(left), ran, on):
                 if not goes:
                     job.point, jobs[index] = points[index], job
-                    self.pruned.add(job)
+                    if job.metrics is not None:  # else it failed
+                        self.pruned.add(job)
                     left.remove(index)
         last = self.execute([(None, points[index], self.origins) for index in left]) if left else []
         self._count(last, [whole[index] for index in left])

@@ -9,7 +9,7 @@ namespace {
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// 7B shapes: a token reads 4 GB in q4_0. The small one is not worth a second core.
+// Four layers of the width of a 7B model: a token reads enough for a second core. One of the small model does not.
 constexpr std::string_view kLarge =
     R"({"family": "llama", "name": "large", "layers": 4, "width": 4096, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 32000,
         "context": 256, "norm_eps": 1e-5, "activation": "relu", "rope_base": 10000, "predictor_rank": 64})";

@@ -3,7 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "engine/app/session.hpp"
@@ -76,6 +78,7 @@ std::pair<int, std::string> in_child(const Written& written, const std::string& 
   int said[2];
   if (::pipe(said) != 0) throw RunError("no pipe");
   const pid_t child = ::fork();
+  if (child < 0) throw RunError("no child can be made");
   if (child == 0) {
     ::dup2(said[1], STDERR_FILENO);
     exit_when_memory_ends();

@@ -104,16 +104,16 @@ def test_a_reproduction_stops_at_the_first(native, folder):
 
 
 def test_pickled_objects_are_neither_made_nor_read(native, monkeypatch):
-    made = attachments.packed("scorer", "the callable", lambda: len)
+    made = attachments.packed("scorer", "a callable", lambda: len)
     monkeypatch.setenv("VITRO_NO_CODE", "1")
-    with pytest.raises(vitro.ConfigError, match="scorer: the callable is code, which"):
+    with pytest.raises(vitro.ConfigError, match="scorer: a callable is code, which"):
         scaling.attached(lambda sample: 0.0)
 
     class Dram(vitro.DramModel):
         def serve(self, now_ps, request):
             return now_ps
 
-    with pytest.raises(vitro.ConfigError, match="models: the classes is code, which"):
+    with pytest.raises(vitro.ConfigError, match="models: a class is code, which"):
         vitro.run(SMALL, models=[Dram])
     with pytest.raises(vitro.ConfigError, match="scorer: a pickled object is code, which"):
         attachments.unpacked([made])
@@ -130,7 +130,9 @@ def test_it_goes_with_a_task_to_another_machine(fake, monkeypatch):
 
 
 @pytest.mark.parametrize("key, value", [("job_script_prologue", '["touch mark"]'), ("python", "./evil.sh"),
-                                        ("job_extra_directives", '["--wrap=evil"]'), ("queue", '"a\\ntouch mark"')])
+                                        ("job_extra_directives", '["--wrap=evil"]'), ("queue", '"a\\ntouch mark"'),
+                                        ("queue", '"a --wrap=evil"'), ("local_directory", '"/tmp; touch mark"'),
+                                        ("death_timeout", '"60; touch mark"'), ("account", "$(evil)")])
 def test_what_a_job_would_do_besides_is_refused(native, monkeypatch, key, value):
     path = native.folder / "slurm.yaml"
     path.write_text(f"cores: 1\nmemory: 1 GB\n{key}: {value}\n")
@@ -138,6 +140,14 @@ def test_what_a_job_would_do_besides_is_refused(native, monkeypatch, key, value)
     monkeypatch.setenv("VITRO_NO_CODE", "1")
     with pytest.raises(vitro.ConfigError, match=f"slurm.yaml:3: {key}: .* is code, which"):
         slurm.settings(str(path))
+
+
+def test_a_job_s_plain_settings_are_no_code(native, monkeypatch):
+    path = native.folder / "slurm.yaml"
+    path.write_text("cores: 2\nmemory: 16 GB\nqueue: long,short\nwalltime: '02:00:00'\nlocal_directory: /tmp/x-1\naccount: a.b@c\n"
+                    "patience: 1.5\n")
+    monkeypatch.setenv("VITRO_NO_CODE", "1")
+    assert slurm.settings(str(path))["queue"] == "long,short"
 
 
 def test_modules_in_the_folder_of_a_study_are_not_imported(native, folder):

@@ -128,7 +128,7 @@ def test_experts_refuse_nonsense_as_well(native):
 
 
 def test_a_complaint_of_a_policy_about_parameters_is_the_users(native):
-    with pytest.raises(vitro.ConfigError, match="^engine.weights: this rule wants more$"):
+    with pytest.raises(vitro.ConfigError, match=r"^<dict>:\d+: engine\.weights: this rule wants more$"):
         run(neurons("sim", "picky"), pyrules.Picky)
 
 

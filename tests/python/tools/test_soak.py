@@ -9,20 +9,41 @@ sys.path.insert(0, str(ROOT / "tests"))
 import building  # noqa: E402
 import soak  # noqa: E402
 
-STEADY = "import time\nheld = bytearray(40 << 20)\nwhile True: time.sleep(0.01)"
-GROWS = "import time\nheld = []\nwhile True: held.append(b'x' * (2 << 20)); time.sleep(0.03)"
+PARENT = """import subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; held = bytearray(40 << 20); print('held', flush=True); time.sleep(60)"])
+time.sleep(60)"""
 
 
-@pytest.mark.parametrize("program, wrong", [(STEADY, False), (GROWS, True)])
-def test_a_process_may_not_grow(program, wrong, tmp_path, monkeypatch):
-    monkeypatch.setattr(soak, "SAMPLE_S", 0.02)
-    one = soak.Watched([sys.executable, "-c", program], tmp_path / "log")
-    soak.watch([one], 2)
-    assert one.process.poll() is None
-    one.end()
+@pytest.mark.parametrize("samples, wrong", [([40.0] * 100, False), ([40.0 + i for i in range(100)], True),
+                                            ([9.0] * 15 + [40.0] * 85, False), ([40.0] * 3, False)])
+def test_a_process_may_not_grow_after_its_start(samples, wrong, tmp_path):
+    one = soak.Watched([sys.executable, "-c", ""], tmp_path / "log")
+    one.process.wait()
+    one.samples = samples
     found = soak.outcome(one, None, repetitions=3)
-    assert (found["failed"] is not None) == wrong and found["repetitions"] == 3
-    assert ("resident memory went from" in (found["failed"] or "")) == wrong
+    assert ("resident memory went from" in (found["failed"] or "")) == (found["failed"] is not None) == wrong
+    assert soak.outcome(one, None, may_grow=True)["failed"] is None and found["repetitions"] == 3
+
+
+def test_memory_of_children_counts_and_they_end_with_it(tmp_path):
+    one = soak.Watched([sys.executable, "-c", PARENT], tmp_path / "log")
+    while "held" not in one.log.read_text():
+        assert one.process.poll() is None
+    one.sample()
+    one.end()
+    assert one.samples[0] > 40
+    one.sample()
+    assert len(one.samples) == 1, "nothing of its session is left"
+
+
+@pytest.mark.parametrize("text, ended, silent, wrong", [
+    ("Repeating all tests\n", None, 1, None), ("Repeating all tests\n", None, 10**4, "it hangs"), ("[  FAILED  ] a.b\n", None, 1, "a.b"),
+    ("ThreadSanitizer: data race\n", None, 1, "data race"), ("done\n", 0, 1, "done")])
+def test_tests_that_fail_hang_or_end_are_told(text, ended, silent, wrong, tmp_path):
+    one = soak.Watched([sys.executable, "-c", f"print({text!r})"], tmp_path / "log")
+    one.process.wait()
+    found = soak.judged(one, ended, silent)
+    assert (found["failed"] is None) == (wrong is None) and (wrong or "") in (found["failed"] or "")
 
 
 def test_a_process_that_ends_is_not_waited_for(tmp_path, monkeypatch):

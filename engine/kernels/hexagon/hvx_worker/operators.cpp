@@ -85,7 +85,7 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
 
 // Whether all rows in places lie where weights do; they come from memory then, since the CPU may have put others there. Requires: the
 // places themselves are inside.
-bool rows_fit(const Operator& op, const Regions& regions) {
+bool check_and_invalidate_rows(const Operator& op, const Regions& regions) {
   const uint32_t bytes = placed_row_bytes(op);
   if (bytes == 0) return true;
   const auto* places = reinterpret_cast<const uint32_t*>(regions.inbound + op.in[2]);
@@ -109,7 +109,7 @@ bool inside(const Operator& op, const Regions& regions) {
     const bool used = in[i] > 0;
     fits = fits && (!used || (op.in[i] >= kArenaStart && op.in[i] % kVectorBytes == 0 && op.in[i] + in[i] <= regions.inbound_bytes));
   }
-  return fits && rows_fit(op, regions);
+  return fits && check_and_invalidate_rows(op, regions);
 }
 
 void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t& progress) {
@@ -120,7 +120,8 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
   const uint32_t vectors = vectors_of(op.rows);
   uint64_t in_bytes[3] = {}, out_bytes = 0;
   sizes(op, in_bytes, out_bytes);
-  // The weights of a product are written once, before the first request that names them; of rows in places rows_fit() takes care.
+  // The weights of a product are written once, before the first request that names them; check_and_invalidate_rows() cares for rows in
+  // places.
   for (int i = is_product(op.kind) ? 1 : 0; i < 3; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
   if (is_product(op.kind)) return run_product(op, index, r, progress);
   switch (op.kind) {

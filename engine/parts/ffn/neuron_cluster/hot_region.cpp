@@ -252,9 +252,8 @@ Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) 
   std::string step;
   try {
     co_await graphs_.prepare(options_.unit, std::move(chain), std::move(step));
-    // run() loads the graph that it then lacks, or fails with the error of that.
   } catch (const RunError&) {
-  } catch (const ConfigError&) {
+  } catch (const ConfigError&) {  // run() loads the graph that it then lacks, or fails with the error of that
   }
 }
 
