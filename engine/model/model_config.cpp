@@ -171,6 +171,11 @@ void read_joined(const Gguf& gguf, const ModelFamily& family, ModelConfig& c) {
   c.joined_gate_up = gate == nullptr && up != nullptr && up->rows() == std::uint64_t{2} * c.ffn;
 }
 
+std::uint32_t rows_of(const Gguf& gguf, const TensorInfo& tensor, std::uint64_t most) {
+  if (tensor.rows() > most) gguf.fail(tensor.name, fmt::format("{} rows (expected up to {})", tensor.rows(), most));
+  return static_cast<std::uint32_t>(tensor.rows());
+}
+
 void check_tensors(const Gguf& gguf, const ModelConfig& config) {
   std::set<std::string, std::less<>> expected;
   for (const Weight& weight : weights_of(config)) {
@@ -243,10 +248,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   c.sub_norms = family.sub_norms;
   c.norm = family.norm;
   if (const TensorInfo* predictor = gguf.find_tensor("blk.0.fc1.weight")) {
-    if (predictor->rows() > kMaxWidth) {
-      gguf.fail("blk.0.fc1.weight", fmt::format("{} rows (expected up to {})", predictor->rows(), kMaxWidth));
-    }
-    c.predictor_rank = static_cast<std::uint32_t>(predictor->rows());
+    c.predictor_rank = rows_of(gguf, *predictor, kMaxWidth);
     if (gguf.has(kPredictorThresholds)) {
       c.predictor_thresholds = by_layer(gguf, kPredictorThresholds, c.layers);
     } else {
@@ -260,10 +262,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
 
   const TensorInfo* embedding = gguf.find_tensor("token_embd.weight");
   if (embedding == nullptr) gguf.fail("token_embd.weight", "the tensor is missing");
-  if (embedding->rows() > kMaxVocab) {
-    gguf.fail("token_embd.weight", fmt::format("{} rows (expected up to {})", embedding->rows(), kMaxVocab));
-  }
-  c.vocab = size_or("vocab_size", 1, kMaxVocab, embedding->rows());
+  c.vocab = size_or("vocab_size", 1, kMaxVocab, rows_of(gguf, *embedding, kMaxVocab));
   c.tied_embedding = gguf.find_tensor("output.weight") == nullptr;
   read_joined(gguf, family, c);
   c.qkv_bias = gguf.find_tensor(c.joined_qkv ? "blk.0.attn_qkv.bias" : "blk.0.attn_q.bias") != nullptr;
@@ -273,6 +272,8 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
 
   c.family = family.name != "llama" ? family.name : c.experts > 0 ? "mixtral" : c.window > 0 ? "mistral" : "llama";
   check_config(c, [&](std::string_view key, std::string_view problem) { gguf.fail(prefix + std::string(key), problem); });
+  const std::size_t tensors = gguf.tensors().size();  // checked first, since what is expected is listed for each layer
+  if (c.layers > tensors) gguf.fail(prefix + "block_count", fmt::format("{} layers in a file of {} tensors", c.layers, tensors));
   check_tensors(gguf, c);
   return c;
 }

@@ -188,6 +188,7 @@ TEST(ModelConfig, wrong_metadata_is_refused_by_key) {
       {"llama.block_count", std::int32_t{-3}, "llama.block_count: is -3"},
       {"llama.block_count", 2.0f, "expected an integer"},
       {"llama.block_count", std::uint64_t{1} << 60, "llama.block_count"},
+      {"llama.block_count", std::uint32_t{4096}, "4096 layers in a file of"},
       {"llama.embedding_length", std::uint32_t{128}, "expected [128"},
       {"llama.attention.head_count", std::uint32_t{3}, "not a multiple"},
       {"llama.attention.head_count_kv", std::uint32_t{3}, "not a multiple"},

@@ -6,7 +6,7 @@ namespace vitro {
 namespace {
 
 // Of all operations every so many.
-const std::uint64_t kStride = test::all_or_few<std::uint64_t>(1, 27);
+const std::uint64_t kStride = test::all_or_few<std::uint64_t>(1, 101);
 
 void fail_each(FaultTarget target, const std::vector<FaultKind>& kinds) {
   const ScratchFolder folder;

@@ -28,10 +28,12 @@ PRODUCTS = {
     "int8 outliers": ({"products.numerics": "int8"}, "w4_outliers"),
     "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),
     "int8 tables": ({"products.numerics": "int8_tables"}, _CODES),
+    "int16 tables": ({"products.numerics": "int16_tables"}, _CODES),
 } | {f"method {name}": ({"products.numerics": "int8", "products.decode": name, "products.prefill": name}, _CODES)
-     for name in ("lut", "fused", "convert", "copy", "scatter", "uncoalesced", "native", "image", "buffer")}
+     for name in ("lut", "fused", "two_level", "scaled_tables", "convert", "copy", "scatter", "uncoalesced", "native", "image", "buffer")}
 GPU_PRODUCTS = ("method image", "method buffer")  # of GPUs alone, which are among no common parts
-PAIRED_PRODUCTS = (*GPU_PRODUCTS, "int8 outliers")  # the matrix leaves them to the pairs and the draws
+# The matrix leaves these to the pairs and the draws.
+PAIRED_PRODUCTS = (*GPU_PRODUCTS, "int8 outliers", "int16 tables", "method two_level", "method scaled_tables")
 
 KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp8": {"kv.format": "int8_fp8"},
       "staged": {"kv.format": "int8_fp8", "placement.kv": "staged"},
