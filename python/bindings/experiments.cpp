@@ -16,6 +16,7 @@
 #include "engine/app/loaded_model.hpp"
 #include "engine/app/report.hpp"
 #include "engine/app/session.hpp"
+#include "engine/app/smallest_budget.hpp"
 #include "engine/base/file.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/kernels/bench.hpp"
@@ -98,6 +99,16 @@ std::string run(const std::string& tree, const std::optional<std::string>& out_d
   Json result = run_experiment(experiment_of(tree), options, sim::machines_with(add_models));
   if (reports) result["policies"] = brought.report(to_seconds(clock.now() - begin));
   return to_text(result);
+}
+
+// Of an experiment whose run was refused; null: another budget would not have helped, or nobody knows.
+std::string smallest_budget_of(const std::string& tree, const py::list& models, const py::object& /*scorer*/, const py::list& policies) {
+  const hw::AddModels add_models = add_python_models(models);
+  const BroughtToRun brought(policies);
+  const py::gil_scoped_release free_gil;
+  const auto found = smallest_budget(experiment_of(tree), cache_dir(), sim::machines_with(add_models));
+  if (!found) return "null";
+  return Json{{"tried", found->tried}, {"budget", found->budget}, {"granule", found->granule}, {"at_least", found->at_least}}.dump();
 }
 
 std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,
@@ -253,6 +264,8 @@ void bind_experiments(py::module_& m) {
   m.def("parse_yaml", &yaml_as_json, py::arg("text"), py::arg("name"));
   m.def("file_origins", &file_origins, py::arg("path"));
   m.def("run", &run, py::arg("tree"), py::arg("out_dir"), py::arg("models") = py::list(), py::arg("scorer") = py::none(),
+        py::arg("policies") = py::list());
+  m.def("smallest_budget", &smallest_budget_of, py::arg("tree"), py::arg("models") = py::list(), py::arg("scorer") = py::none(),
         py::arg("policies") = py::list());
   m.def("replay_io", &replay_reads, py::arg("recording"), py::arg("machine"), py::arg("device"), py::arg("file"), py::arg("depth"),
         py::arg("paced"), free_gil);

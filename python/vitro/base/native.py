@@ -11,7 +11,7 @@ from . import checkout
 _JSON = {"compose", "run", "perplexity", "quantize_by_gptq", "weight_error", "list", "bench", "bench_run", "replay_io",
          "characterize_probe", "load_device", "device_parameters", "cross_fidelity_plan", "cross_fidelity", "pack", "firing_statistics",
          "token_statistics", "workload_statistics", "probe", "plan_facts", "plan_profile", "file_origins", "tiles", "torture",
-         "shrink_torture", "parse_yaml"}
+         "shrink_torture", "parse_yaml", "smallest_budget"}
 
 
 def module():

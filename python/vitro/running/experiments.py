@@ -21,6 +21,7 @@ from ..policy import bring
 from ..scaling import Sample
 from ..scaling import attached as attached_scorer
 from . import band as bands
+from . import budgets
 from . import expect
 from .calibrated import beyond_calibration
 from .result import Result
@@ -84,7 +85,7 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     """The same with what run() attaches. band: gives the metrics of another experiment."""
     folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
-    with of_run(lambda: composed.origins):
+    with of_run(lambda: composed.origins), budgets.said(composed.tree, composed.resolved, attached):
         answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
     completed(answer, time.perf_counter() - began)
     if band:
