@@ -12,7 +12,7 @@ from ..running import experiments
 from .balance import Balance, best
 from .inputs import core_classes, core_sets, decision_costs, io_cores, memory_of, profile_of
 from .probes import Bench, Device
-from .settings import BATCHES, CLIFF, CONTEXT, ENGINE, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
+from .settings import BATCHES, CLIFF, CONTEXT, ENGINE, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH, STREAM_GAIN
 from .spread import spread, total
 from .workload import load as loaded
 from .workload import load_apart
@@ -65,6 +65,7 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     planner.choose_splits()
     if accelerator and (apart or ("none" if facts["model"]["experts"] else "layers")) != "none":
         planner.choose_by_layer(assume_apart(planner.layout))
+    planner.choose_streams()
     return planner.result(device_tree, machine, source_of_profile)
 
 
@@ -224,7 +225,8 @@ class _Planner:
             hot = best(hot_choices, with_growth, within)[0]
             times = times_of[hot]
             self.table[batch] = timed
-            self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "times": times, "attention": attention,
+            self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "stays": hot, "times": times,
+                                "attention": attention,
                                 "attention_times": attention_times, "head": head, "head_times": head_times,
                                 "growth": balance.growth(batch, before, hot)})
             before = hot
@@ -246,6 +248,29 @@ class _Planner:
             if len(set(chosen.values())) > 1:
                 split["by_ffn"] = chosen
                 split["gain"] = [total(tables, shares) / len(apart) for shares in (dict.fromkeys(apart, split["hot"]), chosen)]
+
+    def choose_streams(self):
+        """Hot neurons that are read for every step while attention runs leave their room to cold ones, or come on top of those that stay.
+        As many as come within the attention (section 5), where the balance gains. Of a mixture they are known too late."""
+        if not self.settings["accelerator"] or self.memory.share >= 1 or self.model["experts"]:
+            return
+        for split in self.splits:
+            batch, hot, seconds = split["batch"], split["hot"], split["attention_times"].total
+            split["bound"] = self.balance.most_streamed(seconds)
+            most = split["bound"] // self.hot_cluster * self.hot_cluster
+            if "by_ffn" in split or most == 0:
+                continue
+            last = self.grains[-1]
+            choices = {(hot + more, streamed) for streamed in (most, most // 2 // self.hot_cluster * self.hot_cluster) if streamed
+                       for more in (0, streamed) if streamed <= hot + more <= last}
+            workload = self.workload.batches[batch]
+            workload.count_steps([(own, workload.reach(own, self.balance.cold_blocks(own, streamed))[0])
+                                  for own, streamed in sorted(choices)])
+            timed = {(own, streamed): self.balance.ffn(batch, own, streamed) for own, streamed in sorted(choices)}
+            chosen = min(timed, key=lambda choice: (timed[choice].total, choice), default=None)
+            if chosen and timed[chosen].total < (1 - STREAM_GAIN) * split["times"].total:
+                split["without"], split["times"] = split["times"], timed[chosen]
+                split["hot"], split["streamed"] = chosen
 
     def result(self, device_tree, machine, source_of_profile):
         from .text import as_tree
