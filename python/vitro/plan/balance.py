@@ -75,7 +75,9 @@ class Balance:
         bring padding, the core that reads copies what lands as well, all by itself."""
         block = self.layout["block"] / self.sequential
         if self.layout["kept"] < self.layout["block"]:
-            block += len(self.device.cores) * self.device.core[1]["gate"](2 * self.layout["kept"] / self.row)
+            rows = self.model["ffn"]  # the rate of many: a copy is one call of what has landed
+            copied = 2 * self.layout["kept"] / self.row
+            block += len(self.device.cores) * self.device.core[1]["gate"](rows) / rows * copied
         return int(seconds / block * self.layout["per_block"])
 
     def reads(self, missed, completed):

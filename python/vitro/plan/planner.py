@@ -157,7 +157,7 @@ class _Planner:
         self.cluster = min(costs, key=costs.get)
         self.why["neurons"] = "hand-offs and idle cores at the end of a layer by neurons in a cluster, ms: " + ", ".join(
             f"{size}: {1e3 * cost:.3f}" for size, cost in costs.items())
-        unit = math.lcm(32, self.facts["layouts"][self.layout]["per_block"])
+        unit = self.tile = math.lcm(32, self.facts["layouts"][self.layout]["per_block"])
         self.hot_cluster = min(self.model["ffn"], max(unit, self.model["ffn"] // 64 // unit * unit))
         block = self.facts["layouts"][self.layout]["block"]
         per_block = self.facts["layouts"][self.layout]["per_block"]
@@ -226,8 +226,7 @@ class _Planner:
             times = times_of[hot]
             self.table[batch] = timed
             self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "stays": hot, "times": times,
-                                "attention": attention,
-                                "attention_times": attention_times, "head": head, "head_times": head_times,
+                                "attention": attention, "attention_times": attention_times, "head": head, "head_times": head_times,
                                 "growth": balance.growth(batch, before, hot)})
             before = hot
 
@@ -257,12 +256,11 @@ class _Planner:
         for split in self.splits:
             batch, hot, seconds = split["batch"], split["hot"], split["attention_times"].total
             split["bound"] = self.balance.most_streamed(seconds)
-            most = split["bound"] // self.hot_cluster * self.hot_cluster
+            most = split["bound"] // self.tile * self.tile
             if "by_ffn" in split or most == 0:
                 continue
-            last = self.grains[-1]
-            choices = {(hot + more, streamed) for streamed in (most, most // 2 // self.hot_cluster * self.hot_cluster) if streamed
-                       for more in (0, streamed) if streamed <= hot + more <= last}
+            choices = {(hot + more, streamed) for streamed in (most, most // 2 // self.tile * self.tile) if streamed
+                       for more in (0, streamed) if streamed <= hot + more <= self.grains[-1]}
             workload = self.workload.batches[batch]
             workload.count_steps([(own, workload.reach(own, self.balance.cold_blocks(own, streamed))[0])
                                   for own, streamed in sorted(choices)])
@@ -271,6 +269,9 @@ class _Planner:
             if chosen and timed[chosen].total < (1 - STREAM_GAIN) * split["times"].total:
                 split["without"], split["times"] = split["times"], timed[chosen]
                 split["hot"], split["streamed"] = chosen
+                if self.hot_cluster % self.tile == 0 and any(neurons % self.hot_cluster for neurons in chosen):
+                    self.hot_cluster = self.tile
+                    self.why["cluster"] = "a tile, since what comes from flash within attention is no number of larger clusters"
 
     def result(self, device_tree, machine, source_of_profile):
         from .text import as_tree
