@@ -75,8 +75,8 @@ def _streamed(planner, split):
         return {}
     own, name = planner.model["ffn"], planner.settings["accelerator"]
     return {"streamed": _with(_share(split["streamed"] / own, up=True),
-                              f"at most what comes from flash at {planner.balance.sequential * 1e-9:.2f} GB/s within attention; without any "
-                              f"a layer takes {_ms(split['without'].total)}, {name} {_ms(split['without'].accelerator)}")}
+                              f"at most what comes from flash at {planner.balance.sequential * 1e-9:.2f} GB/s within attention; without "
+                              f"any a layer takes {_ms(split['without'].total)}, {name} {_ms(split['without'].accelerator)}")}
 
 
 def _by_layer(planner, split):

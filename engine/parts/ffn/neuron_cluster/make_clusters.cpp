@@ -73,7 +73,7 @@ std::vector<double> by_ffn(const PlacementConfig::Split& split, const ModelConfi
   return shares;
 }
 
-// The largest share of an FFN that a step streams. Throws ConfigError where a mixture's would: its experts are known when attention is over.
+// The largest share of an FFN that a step streams. Throws ConfigError where a mixture's would: its experts are known too late.
 double most_streamed(const WeightsSetup& setup) {
   double most = 0;
   for (const PlacementConfig::Split& split : setup.placement.splits()) {
