@@ -64,6 +64,7 @@ void Meter::count_storage(std::int32_t change) {
 
 void Meter::set_draw(std::size_t processor, hw::PowerDraw draw, Picoseconds at) {
   at = advance(at);
+  count_collapsed(processors_[processor], at);
   processors_[processor].draw = draw;
   update(processor, at);
 }
@@ -94,7 +95,10 @@ Picoseconds Meter::advance(Picoseconds to) {
 void Meter::settle(Picoseconds at) {
   at = advance(at);
   io_only_.settle(at);
-  for (Processor& p : processors_) p.busy.settle(at);
+  for (Processor& p : processors_) {
+    p.busy.settle(at);
+    count_collapsed(p, at);
+  }
   count_joules(at);
 }
 
@@ -110,6 +114,8 @@ void Meter::turn(std::size_t index) {
 void Meter::update(std::size_t processor, Picoseconds at) {
   Processor& changed = processors_[processor];
   const bool busy = changed.kernel || changed.system;
+  if (busy && !changed.busy.on()) count_collapsed(changed, at);
+  if (!busy && changed.busy.on()) changed.waits_since = at;
   changed.busy.set(busy, at);
   io_only_.set(storage_ > 0 && kernels_ == 0, at);
   const double draw = changed.system ? changed.draw.busy : changed.kernel ? changed.draw.stalled : changed.draw.idle;
@@ -120,6 +126,15 @@ void Meter::update(std::size_t processor, Picoseconds at) {
   if (watts == watts_) return;
   count_joules(at);
   watts_ = watts;
+}
+
+// Of the wait that goes on. A core that waits for longer than its idle state asks for is switched off.
+void Meter::count_collapsed(Processor& p, Picoseconds at) {
+  if (p.busy.on() || p.draw.idle == 0 || at - p.waits_since <= p.draw.collapses_after) return;
+  const Picoseconds from = std::max(p.waits_since + p.draw.collapses_after, p.collapsed_until);
+  if (at <= from) return;
+  p.collapsed.add(from, at, p.draw.idle * to_seconds(at - from));
+  p.collapsed_until = at;
 }
 
 void Meter::count_joules(Picoseconds at) {
@@ -137,7 +152,7 @@ void Meter::computed(std::size_t processor, Picoseconds begin, Picoseconds end, 
 
 double Meter::joules(Picoseconds begin, Picoseconds end) const {
   double sum = joules_.sum(begin, end);
-  for (const Processor& p : processors_) sum += p.computing.sum(begin, end);
+  for (const Processor& p : processors_) sum += p.computing.sum(begin, end) - p.collapsed.sum(begin, end);
   return sum;
 }
 
@@ -147,7 +162,7 @@ double Meter::busy_seconds(std::size_t processor, Picoseconds begin, Picoseconds
 
 std::size_t Meter::points() const {
   std::size_t sum = io_only_.points() + joules_.points();
-  for (const Processor& p : processors_) sum += p.busy.points() + p.computing.points();
+  for (const Processor& p : processors_) sum += p.busy.points() + p.computing.points() + p.collapsed.points();
   return sum;
 }
 

@@ -24,6 +24,7 @@ class Stopwatch {
     if (on_) seconds_.add(since_, at, to_seconds(at - since_));
     since_ = at;
   }
+  bool on() const { return on_; }
   double seconds(Picoseconds begin, Picoseconds end) const { return seconds_.sum(begin, end); }
   std::size_t points() const { return seconds_.points(); }
 
@@ -75,6 +76,9 @@ class Meter {
     hw::PowerDraw draw;
     Stopwatch busy;
     hw::CumulativeSum computing;     // joules beyond those of waiting
+    hw::CumulativeSum collapsed;     // joules that it would have leaked, had its rail been on
+    Picoseconds waits_since{0};      // while it is not busy
+    Picoseconds collapsed_until{0};  // what is in the sum
     Picoseconds next_edge() const {  // of its system work
       return booked.empty() ? Picoseconds::max() : system ? booked.front().end : booked.front().begin;
     }
@@ -85,6 +89,7 @@ class Meter {
   void count_joules(Picoseconds at);
   void count_storage(std::int32_t change);  // now
   void update(std::size_t processor, Picoseconds at);
+  static void count_collapsed(Processor& processor, Picoseconds at);
   void note_edge(std::size_t processor) { edges_[processors_[processor].edge].when = processors_[processor].next_edge(); }
   void expect_edges(std::size_t processor);  // from now on
 

@@ -22,6 +22,10 @@ PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::C
     temperature_track_ = trace_.track("power", "temperature");
     clock_track_ = trace_.track("power", "clock share");
   }
+  if (power_.governor() != nullptr) {
+    governor_.emplace(*power_.governor());
+    load_.assign(used_.size(), 1);  // what reads and prepares a model has kept the cores busy
+  }
   for (std::size_t p = 0; p < used_.size(); ++p) set_clock(p);
 }
 
@@ -40,14 +44,39 @@ void PowerMeter::set_draw(std::size_t processor) {
   meter_.set_draw(processor, draw, context_.now());
 }
 
-void PowerMeter::cool_or_throttle(std::size_t processor) {
-  heat_up_to(context_.now());
-  const double share = thermal_->clock_share();
+void PowerMeter::set_clocks(std::size_t processor) {
+  if (thermal_) heat_up_to(context_.now());
+  if (governor_) follow_load(context_.now());
+  const double cool = thermal_ ? thermal_->clock_share() : 1;
   for (std::size_t p = 0; p < used_.size(); ++p) {
+    const std::string_view core_class = soc_.processors()[p].core_class;
+    const bool governed = governor_ && governor_->governs(core_class);
+    const double share = governed ? std::min(cool, governor_->clock_share(core_class, load_of(core_class))) : cool;
     // A call keeps the clock that it began with, and draws power for it.
     if (clock_share_[p] == share || (p != processor && meter_.runs_kernel(p))) continue;
     clock_share_[p] = share;
     set_clock(p);
+  }
+}
+
+// Of all cores of a class, which share a clock.
+double PowerMeter::load_of(std::string_view core_class) const {
+  double most = 0;
+  for (std::size_t p = 0; p < used_.size(); ++p) {
+    if (used_[p] && soc_.processors()[p].core_class == core_class) most = std::max(most, load_[p]);
+  }
+  return most;
+}
+
+void PowerMeter::follow_load(Picoseconds now) {
+  const Picoseconds period = governor_->period();
+  if (loaded_ + period > now) return;
+  meter_.settle(now);
+  for (; loaded_ + period <= now; loaded_ += period) {
+    for (std::size_t p = 0; p < used_.size(); ++p) {
+      const double busy = meter_.busy_seconds(p, loaded_, loaded_ + period) / to_seconds(period);
+      load_[p] = governor_->load_after(load_[p], std::min(busy, 1.0), clock_share_[p]);
+    }
   }
 }
 

@@ -8,6 +8,7 @@
 #include "engine/machine/trace.hpp"
 #include "hw_models/context.hpp"
 #include "hw_models/cumulative_sum.hpp"
+#include "hw_models/power/load_governor.hpp"
 #include "hw_models/power/thermal.hpp"
 #include "sim/activity_meter.hpp"
 #include "sim/soc.hpp"
@@ -15,15 +16,15 @@
 namespace vitro::sim {
 
 // Heat costs no events: nothing changes clocks but whole steps that have passed, and they matter when the next call begins.
-// So a run that never gets hot is the run without a thermal model, to the event hash.
+// So a run that never gets hot is the run without a thermal model, to the event hash; so is one with a governor whose cores never wait.
 class PowerMeter {
  public:
   // Processors that are not `used` are gated: they draw nothing. All arguments outlive it.
   PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::Context& context, TraceSink& trace, std::vector<bool> used);
 
-  // Before a call on a processor: heat up to now, and the clock that it will run at.
+  // Before a call on a processor: heat and load up to now, and the clock that it will run at.
   void before_call(std::size_t processor) {
-    if (thermal_) cool_or_throttle(processor);
+    if (thermal_ || governor_) set_clocks(processor);
   }
   // Of its dynamic power, what a processor draws from now on while it runs neither kernels nor system work.
   void set_activity(std::size_t processor, double otherwise) {
@@ -46,7 +47,9 @@ class PowerMeter {
 
  private:
   void heat_up_to(Picoseconds now);
-  void cool_or_throttle(std::size_t processor);
+  void set_clocks(std::size_t processor);
+  void follow_load(Picoseconds now);
+  double load_of(std::string_view core_class) const;
   void set_clock(std::size_t processor);
   void set_draw(std::size_t processor);
   hw::PowerDraw draw_of(std::size_t processor) const {
@@ -64,6 +67,9 @@ class PowerMeter {
   hw::CumulativeSum dram_written_, flash_written_;
 
   std::optional<hw::ThermalNode> thermal_;
+  std::optional<hw::LoadGovernor> governor_;
+  std::vector<double> load_;         // of each processor, in the governor's measure
+  Picoseconds loaded_{0};            // whole periods so far
   std::vector<double> clock_share_;  // of each processor, as last set
   Picoseconds heated_{0};            // whole steps so far
   double joules_before_ = 0;         // that they contain

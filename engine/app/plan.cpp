@@ -90,7 +90,7 @@ bool same_splits(const Node& a, const Node& b) {
   return std::ranges::equal(a.items(), b.items(), [](const Node& one, const Node& other) {
     const Node *by_layer = one.find("hot_by_layer"), *others = other.find("hot_by_layer");
     if ((by_layer == nullptr ? "" : by_layer->to_json()) != (others == nullptr ? "" : others->to_json())) return false;
-    return std::ranges::all_of(std::array{"batch", "hot", "attention", "head"}, [&](const char* key) {
+    return std::ranges::all_of(std::array{"batch", "hot", "streamed", "attention", "head"}, [&](const char* key) {
       const Dimension dimension = std::string_view(key) == "batch" ? Dimension::none : Dimension::ratio;
       return quantity_or(one.find(key), dimension, 0) == quantity_or(other.find(key), dimension, 0);
     });

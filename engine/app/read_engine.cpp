@@ -78,6 +78,10 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
       throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters)",
                                     split.by_layer_at, engine.ffn.kind));
     }
+    if (!split.streamed_at.empty() && engine.ffn.kind != "clusters") {
+      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters)",
+                                    split.streamed_at, engine.ffn.kind));
+    }
   }
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);
   engine.lora = read_lora(reader.section("lora"));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "hw_models/power/load_governor.hpp"
 #include "hw_models/power/thermal.hpp"
 
 namespace vitro::hw {
@@ -21,6 +22,7 @@ Params read_params(Reader& reader) {
   params.add_table(reader, "active_watts", true);
   params.add_table(reader, "idle_watts", false);
   params.add_table(reader, "stalled_share", false);
+  params.add_table(reader, "collapse_after_us", false);
   return params;
 }
 
@@ -47,18 +49,26 @@ FlowPower::FlowPower(Reader& reader)
     thermal_ = ThermalNode::read(*thermal);
     thermal->finish();
   }
+  if (std::optional<Reader> governor = reader.optional_child("governor")) {
+    governor_ = LoadGovernor::read(*governor);
+    governor->finish();
+  }
 }
 
 PowerDraw FlowPower::draw(std::string_view core_class, double clock_share) const {
   const double voltage = voltage_floor_ + (1 - voltage_floor_) * clock_share;
   const double idle = value_of(params_.table("idle_watts"), core_class, 0) * voltage;
   const double dynamic = value_of(params_.table("active_watts"), core_class, 0) * clock_share * voltage * voltage;
-  return {idle, idle + value_of(params_.table("stalled_share"), core_class, 1) * dynamic, idle + dynamic};
+  PowerDraw draw{idle, idle + value_of(params_.table("stalled_share"), core_class, 1) * dynamic, idle + dynamic};
+  const double wait_us = value_of(params_.table("collapse_after_us"), core_class, -1);
+  if (wait_us >= 0) draw.collapses_after = from_seconds(wait_us * 1e-6);
+  return draw;
 }
 
 std::vector<const Params*> FlowPower::params() const {
   std::vector<const Params*> all{&params_};
   if (thermal_) all.push_back(&*thermal_);
+  if (governor_) all.push_back(&*governor_);
   return all;
 }
 

@@ -11,6 +11,7 @@ namespace vitro::hw {
 
 struct PowerDraw {
   double idle = 0, stalled = 0, busy = 0;  // watts; a busy unit's idle power is part of the others
+  Picoseconds collapses_after = Picoseconds::max();  // of waiting: then the rail of the unit is off, and it draws nothing
 };
 
 // The law: at a share s of the full clock a unit runs at the voltage V(s) = floor + (1 - floor) s of that at full clock; its
@@ -20,7 +21,7 @@ class FlowPower {
  public:
   // Consumes a device file's `power:` block (docs/design/power.md):
   // {base: W, dram_byte: J/B, flash_byte: J/B, active_watts: {kind, source, big: 2.5, ...}, idle_watts: {...},
-  // stalled_share: {big: 0.5, ...}, thermal: {...}}.
+  // stalled_share: {big: 0.5, ...}, collapse_after_us: {big: 7480, ...}, governor: {...}, thermal: {...}}.
   explicit FlowPower(Reader& reader);
 
   PowerDraw draw(std::string_view core_class, double clock_share) const;  // 0 for classes that the file does not name
@@ -33,11 +34,12 @@ class FlowPower {
   }
 
   const Params* thermal() const { return thermal_ ? &*thermal_ : nullptr; }  // of a ThermalNode, when the file asks for one
+  const Params* governor() const { return governor_ ? &*governor_ : nullptr; }  // of a LoadGovernor, likewise
   std::vector<const Params*> params() const;
 
  private:
   Params params_;
-  std::optional<Params> thermal_;
+  std::optional<Params> thermal_, governor_;
   double base_, dram_read_, dram_write_, flash_read_, flash_write_, voltage_floor_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "tests/sim/simulation.hpp"
 
 namespace vitro::sim {
@@ -162,6 +164,59 @@ TEST(PowerMeter, a_throttled_call_takes_longer_and_draws_less) {
   const double calls_at_half = to_seconds(slow.end - 10 * kMs) / 100e-6;
   EXPECT_NEAR(slow.joules, (1 + 2) * (100 - calls_at_half) * 100e-6 + (1 + 2 * 0.5 * 0.8 * 0.8) * calls_at_half * 200e-6, 1e-9);
   EXPECT_GT(calls_at_half, 95);
+}
+
+// A call, then 40 MiB to the flash at 2.048 GB/s, for which no core does anything, and another call.
+struct Waited {
+  Picoseconds wait{0}, second{0};
+  double joules = 0;
+};
+
+Waited wait_between_calls(std::vector<std::string> overrides) {
+  overrides.push_back("ufs.max_transfer=64 MiB");  // one command
+  SimOptions options = round_options(overrides);
+  options.unit_names = {"cpu0"};
+  options.phantom = true;
+  Simulation simulation(options);
+  ComputeUnit* const core = simulation.machine().units[0];
+  simulation.run(run_chain(core, {test_call(10e6, 0)}));
+  const Picoseconds begin = simulation.now();
+  IoResult result;
+  simulation.run(write_scratch(&simulation.machine(), 40 * MiB, &result));
+  EXPECT_TRUE(result.status.ok());
+  const Picoseconds end = simulation.now();
+  simulation.run(run_chain(core, {test_call(1e6, 0)}));
+  return {end - begin, simulation.now() - end, *simulation.host().report(Picoseconds(0), simulation.now()).energy_j};
+}
+
+// Linux's load tracking halves what it remembers in 32 periods of 1024 us, of which 20 pass here: 1.25 x 2^(-20/32) of the clock.
+TEST(PowerMeter, a_core_that_has_waited_goes_on_at_the_clock_of_its_load) {
+  const Waited fixed = wait_between_calls({}), governed = wait_between_calls({"power.governor={lowest: {big: 0.25}}"});
+  EXPECT_NEAR(to_seconds(fixed.wait), 20.5e-3, 0.1e-3);
+  EXPECT_EQ(governed.wait, fixed.wait);
+  EXPECT_EQ(fixed.second, 1 * kMs);
+  EXPECT_NEAR(to_seconds(governed.second), 1e-3 / (1.25 * std::exp2(-20 / 32.0)), 0.03e-3);
+  const Waited lowest = wait_between_calls({"power.governor={lowest: {big: 0.95}}"});
+  EXPECT_NEAR(to_seconds(lowest.second), 1e-3 / 0.95, 1e-6);
+  // At a lower clock and voltage, a call needs less above the base of 1 W and takes longer.
+  EXPECT_LT(governed.joules - fixed.joules, 1 * to_seconds(governed.second - fixed.second));
+}
+
+TEST(PowerMeter, cores_that_never_wait_are_those_without_a_governor) {
+  const Outcome without = arithmetic(100, {}), with = arithmetic(100, {"power.governor={lowest: {big: 0.25}}"});
+  EXPECT_EQ(with.end, without.end);
+  EXPECT_EQ(with.hash, without.hash);
+  EXPECT_DOUBLE_EQ(with.joules, without.joules);
+}
+
+TEST(PowerMeter, a_core_that_waits_for_long_is_switched_off) {
+  const auto joules = [](const char* after) {
+    return wait_between_calls({"power.idle_watts={big: 0.25}", std::string("power.collapse_after_us={big: ") + after + "}"});
+  };
+  const Waited never = joules("1000000"), soon = joules("5000"), later = joules("10000");
+  EXPECT_EQ(soon.second, never.second);
+  EXPECT_NEAR(never.joules - soon.joules, 0.25 * (to_seconds(soon.wait) - 5e-3), 0.25 * 0.1e-3);
+  EXPECT_NEAR(later.joules - soon.joules, 0.25 * 5e-3, 1e-9);
 }
 
 class Counters final : public TraceSink {

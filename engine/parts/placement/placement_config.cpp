@@ -61,6 +61,14 @@ std::vector<PlacementConfig::Split> read_splits(Reader& reader) {
       next.hot_by_layer = read_by_layer(split);
       next.by_layer_at = fmt::format("{}: {}", split.raw("hot_by_layer")->origin().str(), split.name_of("hot_by_layer"));
     }
+    if (split.has("streamed")) {
+      next.streamed = split.share("streamed", 0);
+      next.streamed_at = fmt::format("{}: {}", split.raw("streamed")->origin().str(), split.name_of("streamed"));
+      if (next.hot_by_layer.empty() && next.streamed > next.hot) {
+        split.fail("streamed", fmt::format("is {:g}%, more than the {:g}% that are hot (expected a part of hot)", 100 * next.streamed,
+                                           100 * next.hot));
+      }
+    }
     next.attention = split.share("attention", 0);
     next.head = split.share("head", 0);
     split.ignore("why");

@@ -41,6 +41,8 @@ struct PlacementConfig {
     double hot = 0;        // share of each FFN's neurons that it computes densely: the first ones of the file, the hottest
     double attention = 0;  // share of the heads, and of the rows of their projections
     double head = 0;       // share of the vocabulary
+    double streamed = 0;   // of `hot`, the share of each FFN's neurons that is read for every step while the attention before it runs
+    std::string streamed_at = {};  // file, line and key, for messages; empty: not given
     // In place of `hot`: one entry for each layer, of one share for all of its experts or one for each. Empty: all alike.
     std::vector<std::vector<double>> hot_by_layer = {};
     std::string by_layer_at = {};  // file, line and key, for messages

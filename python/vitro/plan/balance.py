@@ -63,10 +63,22 @@ class Balance:
         return size / self.device.bench.read(self.device.io_core, size, depth=self.io_depth, pattern="sequential",
                                              range_bytes=self.device.range_bytes)[0]
 
-    def cold_blocks(self, hot):
-        """Room for cold blocks in one FFN when the first `hot` neurons of each stay."""
+    def cold_blocks(self, hot, streamed=0):
+        """Room for cold blocks in one FFN when the first `hot` neurons of each stay but for the last `streamed` of them, which are read for
+        every step into a buffer that all FFNs share."""
         blocks = self.layout["blocks"]
-        return max(0.0, self.memory.share * blocks - hot / self.layout["per_block"])
+        buffer = streamed / self.model["layers"] if streamed else 0.0
+        return max(0.0, self.memory.share * blocks - (hot - streamed + buffer) / self.layout["per_block"])
+
+    def most_streamed(self, seconds):
+        """Hot neurons of an FFN that come from flash within so many seconds of attention: the bound of PowerInfer-2, section 5. Where reads
+        bring padding, the core that reads copies what lands as well, all by itself."""
+        block = self.layout["block"] / self.sequential
+        if self.layout["kept"] < self.layout["block"]:
+            rows = self.model["ffn"]  # the rate of many: a copy is one call of what has landed
+            copied = 2 * self.layout["kept"] / self.row
+            block += len(self.device.cores) * self.device.core[1]["gate"](rows) / rows * copied
+        return int(seconds / block * self.layout["per_block"])
 
     def reads(self, missed, completed):
         """-> (seconds of a queue kept full, reads) for [(blocks that miss, blocks there)]. With a share p missing, 1/(1 - p) blocks
@@ -83,13 +95,13 @@ class Balance:
             reads += missing / run
         return seconds, reads
 
-    def ffn(self, batch, hot):
-        """Times of the FFN of one layer with `hot` neurons of each FFN on the accelerator."""
+    def ffn(self, batch, hot, streamed=0):
+        """Times of the FFN of one layer with `hot` neurons of each FFN on the accelerator; `streamed` of them are read behind attention."""
         device, workload, neurons = self.device, self.workload.batches[batch], self.model["ffn"]
         core, row = device.core[self._rows(batch)], self.row
         named, fired = workload.cold(hot, "named"), workload.cold(hot, "fired")
         used = self._used(batch)                      # FFNs of the layer that a step uses
-        missed = workload.misses(hot, self.cold_blocks(hot))
+        missed = workload.misses(hot, self.cold_blocks(hot, streamed))
         named, fired = named * self.experts, fired * self.experts
         accelerator = 0.0
         if hot:
@@ -103,7 +115,7 @@ class Balance:
         clusters = -(-named // self.cluster_neurons)
         work = core["gate"](named) + core["gate"](fired) + core["down"](fired) + 2 * clusters * device.submit / len(device.cores)
         work += device.wake                           # adding up
-        capacity = self.cold_blocks(hot)
+        capacity = self.cold_blocks(hot, streamed)
         reads, count = (self.experts * part for part in self.reads(missed, workload.completed(hot, capacity) if missed else 0.0))
         missing = self.experts * sum(blocks for blocks, _ in missed)
         copied = 0.0                                  # rows read and written by the cores, where reads bring padding

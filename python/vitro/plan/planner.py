@@ -12,7 +12,7 @@ from ..running import experiments
 from .balance import Balance, best
 from .inputs import core_classes, core_sets, decision_costs, io_cores, memory_of, profile_of
 from .probes import Bench, Device
-from .settings import BATCHES, CLIFF, CONTEXT, ENGINE, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH
+from .settings import BATCHES, CLIFF, CONTEXT, ENGINE, LARGEST_STAGING, PREFILL_ROWS, STEPS_OF_A_BATCH, STREAM_GAIN
 from .spread import spread, total
 from .workload import load as loaded
 from .workload import load_apart
@@ -65,6 +65,7 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     planner.choose_splits()
     if accelerator and (apart or ("none" if facts["model"]["experts"] else "layers")) != "none":
         planner.choose_by_layer(assume_apart(planner.layout))
+    planner.choose_streams()
     return planner.result(device_tree, machine, source_of_profile)
 
 
@@ -156,7 +157,7 @@ class _Planner:
         self.cluster = min(costs, key=costs.get)
         self.why["neurons"] = "hand-offs and idle cores at the end of a layer by neurons in a cluster, ms: " + ", ".join(
             f"{size}: {1e3 * cost:.3f}" for size, cost in costs.items())
-        unit = math.lcm(32, self.facts["layouts"][self.layout]["per_block"])
+        unit = self.tile = math.lcm(32, self.facts["layouts"][self.layout]["per_block"])
         self.hot_cluster = min(self.model["ffn"], max(unit, self.model["ffn"] // 64 // unit * unit))
         block = self.facts["layouts"][self.layout]["block"]
         per_block = self.facts["layouts"][self.layout]["per_block"]
@@ -224,8 +225,8 @@ class _Planner:
             hot = best(hot_choices, with_growth, within)[0]
             times = times_of[hot]
             self.table[batch] = timed
-            self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "times": times, "attention": attention,
-                                "attention_times": attention_times, "head": head, "head_times": head_times,
+            self.splits.append({"batch": batch, "hot": hot, "wanted": wanted, "before": before, "stays": hot, "times": times,
+                                "attention": attention, "attention_times": attention_times, "head": head, "head_times": head_times,
                                 "growth": balance.growth(batch, before, hot)})
             before = hot
 
@@ -246,6 +247,31 @@ class _Planner:
             if len(set(chosen.values())) > 1:
                 split["by_ffn"] = chosen
                 split["gain"] = [total(tables, shares) / len(apart) for shares in (dict.fromkeys(apart, split["hot"]), chosen)]
+
+    def choose_streams(self):
+        """Hot neurons that are read for every step while attention runs leave their room to cold ones, or come on top of those that stay.
+        As many as come within the attention (section 5), where the balance gains. Of a mixture they are known too late."""
+        if not self.settings["accelerator"] or self.memory.share >= 1 or self.model["experts"]:
+            return
+        for split in self.splits:
+            batch, hot, seconds = split["batch"], split["hot"], split["attention_times"].total
+            split["bound"] = self.balance.most_streamed(seconds)
+            most = split["bound"] // self.tile * self.tile
+            if "by_ffn" in split or most == 0:
+                continue
+            choices = {(hot + more, streamed) for streamed in (most, most // 2 // self.tile * self.tile) if streamed
+                       for more in (0, streamed) if streamed <= hot + more <= self.grains[-1]}
+            workload = self.workload.batches[batch]
+            workload.count_steps([(own, workload.reach(own, self.balance.cold_blocks(own, streamed))[0])
+                                  for own, streamed in sorted(choices)])
+            timed = {(own, streamed): self.balance.ffn(batch, own, streamed) for own, streamed in sorted(choices)}
+            chosen = min(timed, key=lambda choice: (timed[choice].total, choice), default=None)
+            if chosen and timed[chosen].total < (1 - STREAM_GAIN) * split["times"].total:
+                split["without"], split["times"] = split["times"], timed[chosen]
+                split["hot"], split["streamed"] = chosen
+                if self.hot_cluster % self.tile == 0 and any(neurons % self.hot_cluster for neurons in chosen):
+                    self.hot_cluster = self.tile
+                    self.why["cluster"] = "a tile, since what comes from flash within attention is no number of larger clusters"
 
     def result(self, device_tree, machine, source_of_profile):
         from .text import as_tree

@@ -8,3 +8,4 @@ LARGEST_STAGING = 64 * 2 ** 20
 # Beyond the best hot share is a cliff, where cold neurons no longer stay from one use to the next; before it is a slope.
 ENGINE = {"policy": "neuron_cluster", "function": "draw"}  # what plans are for; nothing is computed to make one
 CLIFF = 0.03             # where neurons are read, shares as good as that are alike, and the smallest is taken
+STREAM_GAIN = 0.02       # of a layer's FFN, below which reading hot neurons for every step, at its energy, is not worth it (assumed)

@@ -9,7 +9,7 @@ MIB = 2 ** 20
 def as_tree(planner, device_tree, machine, profile):
     """-> the plan. `engine` is what a run takes: {value, why} stands for the value."""
     facts, model = planner.facts, planner.model
-    hot_bytes = max(_mean_hot(model, split) for split in planner.splits) / model["ffn"] * planner.memory.ffn
+    hot_bytes = max(_stays(model, split) for split in planner.splits) / model["ffn"] * planner.memory.ffn
     return {
         "vitro_plan": 1,
         "device": {"name": device_tree.get("name", ""), "fingerprint": facts["device"]["fingerprint"], "probed": machine},
@@ -64,6 +64,21 @@ def _mean_hot(model, split):
     return sum(by_ffn.values()) / (model["layers"] * (max(1, model["experts"]) if any(expert >= 0 for _, expert in by_ffn) else 1))
 
 
+def _stays(model, split):
+    """Hot neurons of an FFN that take room: what is streamed shares one buffer."""
+    streamed = split.get("streamed", 0)
+    return _mean_hot(model, split) - streamed + streamed / model["layers"]
+
+
+def _streamed(planner, split):
+    if not split.get("streamed"):
+        return {}
+    own, name = planner.model["ffn"], planner.settings["accelerator"]
+    return {"streamed": _with(_share(split["streamed"] / own, up=True),
+                              f"at most what comes from flash at {planner.balance.sequential * 1e-9:.2f} GB/s within attention; without "
+                              f"any a layer takes {_ms(split['without'].total)}, {name} {_ms(split['without'].accelerator)}")}
+
+
 def _by_layer(planner, split):
     """-> the shares of each layer, and of each of its experts where those differ."""
     model, by_ffn = planner.model, split["by_ffn"]
@@ -83,19 +98,22 @@ def _split(planner, split):
     times, attention, head = split["times"], split["attention_times"], split["head_times"]
     own, name = planner.model["ffn"], planner.settings["accelerator"]
     least, its = min(planner.table[split["batch"]], key=lambda row: row[1].total)
-    bound = ""
-    if least > split["hot"] == split["wanted"] and planner.memory.share < 1:
+    bound, stays = "", split["stays"]
+    if least > stays == split["wanted"] and planner.memory.share < 1:
         bound = f"; within {CLIFF:.0%} of the {_ms(its.total)} at {_share(least / own)}, and further from what DRAM holds"
-    elif split["hot"] != split["wanted"]:
+    elif stays != split["wanted"]:
         bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} does not fit "
                  f"behind attention and would not pay within {STEPS_OF_A_BATCH} steps")
-    elif split["hot"] + planner.hot_cluster > planner.memory.share * own:
+    elif stays + planner.hot_cluster > planner.memory.share * own:
         bound = "; DRAM holds no more"
+    if "bound" in split:
+        bound += f"; flash brings {_share(split['bound'] / own)} of an FFN within {_ms(attention.total)} of attention"
     return {"batch": split["batch"],
             "hot": _with(_share(split["hot"] / own, up=True), f"{name} {_ms(times.accelerator)}, cores {_ms(times.cores)}, "
                          f"{_ms(times.shared)} at one memory, reads {_ms(times.reads)} of {times.missing:.0f} blocks; layer "
                          f"{_ms(times.total)}{bound}"),
             **(_by_layer(planner, split) if "by_ffn" in split else {}),
+            **_streamed(planner, split),
             "attention": _with(_share(split["attention"]), f"{name} {_ms(attention.accelerator)}, cores {_ms(attention.cores)}, "
                                f"{_ms(attention.shared)} at one memory"),
             "head": _with(_share(split["head"]), f"{name} {_ms(head.accelerator)}, cores {_ms(head.cores)}, "

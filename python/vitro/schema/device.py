@@ -22,6 +22,7 @@ _BLOCKS = {"dram": "Memory.", "cpu": "Cores, in clusters with the fastest first.
            "ane": "A neural engine with graphs of static shape.", "gpu": "A GPU, which runs chains.", "ufs": "Flash.",
            "initiators": "SystemC modules that load the memory, by name; each with `plugin`, and with keys of its own.",
            "power": "Power and energy. Without it, energy is null.", "power.thermal": "Heat that lowers clocks.",
+           "power.governor": "Clocks that follow the load of cores.",
            "name": "The device's name.", "description": "One line for `vitro list devices`.",
            "plugins": "Shared objects with device models. Paths start at this file.", "cpu.clusters": "One block for each class of cores.",
            "calibration": "What `vitro calibrate` says of its own making.", "cpu.clusters.class": "Names the cluster, such as big.",

@@ -99,3 +99,31 @@ def test_of_shares_that_are_as_good_the_smallest_is_taken():
     timed = lambda share: Times(seconds[share])
     assert best(seconds, timed)[0] == 3
     assert best(seconds, timed, 0.01)[0] == 2 and best(seconds, timed, 0.03)[0] == 1
+
+
+def streaming(sequential=4 * GB, kept=8192):
+    """Blocks of 8 KiB, four cores that copy 20 GB/s together, an FFN of 1000 neurons."""
+    made = balance()
+    made.layout, made.sequential, made.row = {"block": 8192, "kept": kept, "per_block": 1, "blocks": 1000}, sequential, kept / 3
+    made.model = {"ffn": 1000, "layers": 10}
+    made.memory = SimpleNamespace(share=0.5)
+    made.device = SimpleNamespace(cores=["a", "b", "c", "d"], core={1: {"gate": lambda rows: rows * made.row / (20 * GB)}})
+    return made
+
+
+def test_no_more_is_streamed_than_flash_brings_within_attention():
+    """PowerInfer-2, section 5: bandwidth times time."""
+    made = streaming()
+    assert made.most_streamed(0.4e-3) == int(0.4e-3 * 4 * GB / 8192) == 195
+    assert streaming(8 * GB).most_streamed(0.4e-3) == 390 and made.most_streamed(0.0) == 0
+
+
+def test_one_core_copies_what_lands_beside_its_place():
+    """8 KiB at 4 GB/s, and then 6 KiB read and written by a core that has a quarter of the 20 GB/s."""
+    assert streaming(kept=6144).most_streamed(0.4e-3) == int(0.4e-3 / (8192 / (4 * GB) + 2 * 6144 / (5 * GB)))
+
+
+def test_what_is_streamed_leaves_its_room_to_cold_blocks_but_for_the_buffer():
+    made = streaming()
+    assert made.cold_blocks(200) == 300
+    assert made.cold_blocks(200, 100) == pytest.approx(300 + 100 - 10), "ten layers share the buffer"

@@ -299,3 +299,24 @@ def test_what_is_available_may_be_stated_without_a_source():
 def test_a_model_without_a_profile_asks_for_one(native):
     answer = native("plan", RELU, "--device", PHONE, "-o", "plan.yaml")
     assert answer.code == 2 and "--profile: is missing" in answer.err and f"vitro profile {RELU} TEXT" in answer.err
+
+
+@pytest.mark.all
+def test_hot_neurons_are_streamed_where_memory_is_short_and_never_more_than_attention_hides(model, tmp_path):
+    tight = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=25%"])
+    splits = tight["engine"]["hybrid"]["splits"]
+    streamed = [split for split in splits if "streamed" in split]
+    assert streamed
+    for split in splits:
+        bound = percent(re.search(r"flash brings ([\d.]+%) of an FFN", split["hot"]["why"])[1])
+        assert bound > 0
+        if "streamed" in split:
+            assert 0 < percent(split["streamed"]["value"]) <= bound + 0.001 and percent(split["hot"]["value"]) >= percent(
+                split["streamed"]["value"])
+    in_memory = make_plan(model, device=PHONE, cores=CORES)["engine"]["hybrid"]["splits"]
+    assert not any("streamed" in split or "flash brings" in split["hot"]["why"] for split in in_memory)
+    (tmp_path / "plan.yaml").write_text(text_of(tight))
+    result = run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw"}, memory={"ffn_in_dram": "25%"})
+    given = result["experiment_resolved"]["engine"]["placement"]["splits"]
+    assert [percent(str(split["streamed"])) for split in given] == [
+        percent(split["streamed"]["value"]) if "streamed" in split else 0 for split in splits]

@@ -1,7 +1,6 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <tuple>
 
@@ -12,7 +11,6 @@ namespace vitro {
 namespace {
 
 constexpr std::size_t kClustersPerUnit = 8;  // of a step that reads nothing
-constexpr std::array<std::int16_t, 1> kOnlyFfn{-1};
 
 // Sequences of a step, and whether each has one row in it, however many experts that one meets.
 std::pair<std::uint32_t, bool> sequences_in(const std::vector<FfnGroup>& groups) {
@@ -54,23 +52,6 @@ ClusterFfn::ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store,
   // At least one per unit, so that clusters which add to the one before them still run side by side, and the accelerator's.
   const Bytes least = options_.pipeline.units.size() + (hot_ ? 1 : 0), sum = 4 * rows * width;
   lease(sum * std::min(clusters + (hot_ ? 1 : 0), std::max(options_.partials / sum, least)), partials_);
-}
-
-// A prefill needs every neuron, whatever x is: reading can begin. Other steps have hot neurons to look after.
-void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) {
-  if (store_.experts() > 1) return;  // which ones is not known yet
-  if (!dense(rows, 1)) {
-    if (hot_) hot_->prepare(layer, kOnlyFfn, sequences, rows);
-    return;
-  }
-  if (options_.pipeline.kind != PipelineKind::cluster) return;
-  auto step = std::make_unique<Step>();
-  step->layer = layer;
-  step->every_neuron = true;
-  step->groups.emplace_back();
-  plan(*step, {all_neurons_}, rows);
-  pipeline_.read_ahead(&step->clusters);
-  ahead_[layer] = std::move(step);
 }
 
 // Of a dense step they follow from which parts of its clusters are read together.
@@ -146,7 +127,11 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   }
   failed_ = true;  // until it has ended well
   step->layer = layer;
-  step->groups = std::move(groups);
+  if (read_ahead) {
+    meet(*step, std::move(groups));
+  } else {
+    step->groups = std::move(groups);
+  }
   std::uint32_t rows = 0;
   for (const FfnGroup& group : step->groups) {
     step->first_row.push_back(rows);
@@ -184,8 +169,12 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
     }
   }
   ClusterCalls calls;
-  calls.gate = [this, step](const Cluster& cluster, Chain& chain) { gate_calls(*step, cluster, chain); };
-  calls.rest = [this, step](const Cluster& cluster, Chain& chain) { rest_calls(*step, cluster, chain); };
+  calls.gate = [this, step](const Cluster& cluster, Chain& chain) {
+    if (cluster.group != Cluster::kNobodys) gate_calls(*step, cluster, chain);
+  };
+  calls.rest = [this, step](const Cluster& cluster, Chain& chain) {
+    if (cluster.group != Cluster::kNobodys) rest_calls(*step, cluster, chain);
+  };
   co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
   if (predictor_ && !step->every_neuron) count_predictions(*step);
   if (hot_ && predictor_ && !step->every_neuron && !store_.cache().holds_all()) report_cold(*step);
@@ -228,7 +217,9 @@ Task<void> ClusterFfn::reduce(const Step* step) {
   std::vector<std::uint32_t> count;
   for (const std::uint32_t hot : step->hot) count.push_back(hot > 0 ? 1 : 0);
   const std::vector<std::uint32_t> hot = count;
-  for (const Cluster& cluster : step->clusters) count[cluster.group] = hot[cluster.group] + cluster.partial + 1;
+  for (const Cluster& cluster : step->clusters) {
+    if (cluster.group != Cluster::kNobodys) count[cluster.group] = hot[cluster.group] + cluster.partial + 1;
+  }
   TaskScope scope(machine_.executor);
   const std::size_t units = options_.pipeline.units.size();
   for (std::size_t u = 0; u < units; ++u) {

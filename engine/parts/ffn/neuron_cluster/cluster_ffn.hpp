@@ -21,6 +21,7 @@ struct ClusterFfnOptions {
   std::uint32_t dense_rows = 16;
   std::uint32_t dense_neurons = 64;  // of a cluster of such a step
   std::uint32_t max_rows = 1;        // over all groups of a step
+  std::uint32_t experts_used = 1;    // by each row
   Bytes partials = 16 * MiB;         // most that partial sums may take
   VariantId matmul{};
   Activation activation = Activation::relu;
@@ -69,6 +70,8 @@ class ClusterFfn final : public FfnBlock {
   };
   bool dense(std::uint32_t rows, std::size_t groups) const { return rows >= options_.dense_rows * groups; }
   void plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows);
+  void read_ahead(std::int16_t layer, std::uint32_t rows);
+  static void meet(Step& step, std::vector<FfnGroup> groups);
   Task<std::vector<IndexList>> cold_neurons(Step* step);
   IndexList computed(const Step& step, const Cluster& cluster) const;
   void count_predictions(const Step& step);

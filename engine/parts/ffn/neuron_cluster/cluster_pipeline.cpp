@@ -112,13 +112,15 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
     const std::vector<Landed> landed = take_landed(clusters);
     if (!landed.empty()) chain.push_back(store_.copy(landed));
     for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
-    charge_dispatch(machine_.clock, chain);
     RunResult result;
     std::exception_ptr error;
-    try {
-      result = co_await graphs_.run(unit, std::move(chain));
-    } catch (...) {
-      error = std::current_exception();
+    if (!chain.empty()) {
+      charge_dispatch(machine_.clock, chain);
+      try {
+        result = co_await graphs_.run(unit, std::move(chain));
+      } catch (...) {
+        error = std::current_exception();
+      }
     }
     lanes.call_ends(index);
     store_.copied(landed);

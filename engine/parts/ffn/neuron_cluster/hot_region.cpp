@@ -39,6 +39,7 @@ void HotRegion::start() {
   const double share = options_.in_dram.value_or(1);
   most_ = std::min(cache.capacity(), static_cast<std::uint32_t>(share * cache.blocks())) / per_cluster;
   ffns_.resize(store_.ffns());
+  streamed_last_.resize(store_.ffns());
   for (std::uint32_t f = 0; f < ffns_.size(); ++f) ffns_[f].recency = recency_.insert(recency_.end(), f);
   for (std::uint32_t n = 0; n <= store_.neurons(); n += options_.cluster_neurons) {
     auto rows = std::make_shared<std::vector<std::uint32_t>>(n);
@@ -62,9 +63,15 @@ void HotRegion::prepare(std::int16_t layer, std::span<const std::int16_t> expert
   for (const std::int16_t expert : experts) {
     const std::uint32_t f = store_.ffn_of(layer, expert);
     set_hot(f, make_room(f, std::min(clusters(f, sequences), std::max(equal_part, ffns_[f].hot)), most));
-    const std::uint32_t hot = ffns_[f].hot;
+    want_stream(f, sequences);
+    const std::uint32_t hot = clusters_of(ffns_[f]);
     if (rows > 0 && hot > 0 && graphs_begun_.emplace(hot, rows).second) scope_.spawn(prepare_graph(hot, rows));
   }
+  fill_stream();
+  begin_reads();
+}
+
+void HotRegion::begin_reads() {
   for (std::size_t left = reads_.size() - next_read_; left > 0 && lanes_ < options_.io_depth; --left, ++lanes_) scope_.spawn(read_all());
 }
 
@@ -72,6 +79,8 @@ void HotRegion::release(std::int16_t layer) {
   if (ffns_.empty()) return;
   const std::uint32_t first = store_.ffn_of(layer, 0);
   for (std::uint32_t f = first; f < first + store_.experts(); ++f) ffns_[f].held = false;
+  fill_stream();
+  begin_reads();
 }
 
 // How many clusters of the FFN the region has room for, of those that are wanted. Others go for them, the coldest cluster
@@ -238,7 +247,7 @@ std::vector<UnitChain> HotRegion::graphs(std::uint32_t rows, std::uint32_t seque
   if (ffns_.empty()) start();
   std::vector<UnitChain> all;
   std::set<std::uint32_t> sizes;
-  for (std::uint32_t f = 0; f < ffns_.size(); ++f) sizes.insert(clusters(f, sequences));
+  for (std::uint32_t f = 0; f < ffns_.size(); ++f) sizes.insert(clusters(f, sequences) + streamed(split_of(sequences), f));
   for (const std::uint32_t hot : sizes) {
     for (std::uint32_t own = store_.experts() > 1 ? 1 : rows; hot > 0 && own <= rows; ++own) {
       all.push_back({options_.unit, graph_calls(hot, own)});
@@ -263,11 +272,11 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
   if (!error_.empty()) throw RunError(error_);
   Ffn& ffn = ffns_[f];
   VITRO_CHECK(first_row + group->rows->size() <= options_.max_rows, "a step beyond the limits of the hot region");
-  const IndexList& rows = rows_[ffn.hot];
+  const IndexList& rows = rows_[clusters_of(ffn)];
   if (ffn.row_offsets == nullptr) {
     auto row_offsets = std::make_shared<std::vector<std::uint32_t>>();
     for (const std::uint32_t neuron : *rows) {
-      row_offsets->push_back(store_.place(neuron, store_.cache().slot_of(store_.block_of(layer, group->expert, neuron))));
+      row_offsets->push_back(store_.place(neuron, slot_of(f, neuron)));
     }
     ffn.row_offsets = std::move(row_offsets);
   }
@@ -280,13 +289,15 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
 Task<void> HotRegion::settle() {
   co_await scope_.join();
   for (Ffn& ffn : ffns_) ffn.held = false;
+  streams_.clear();
 }
 
 void HotRegion::start_anew() {
   for (Ffn& ffn : ffns_) {
-    ffn.hot = ffn.reads = 0;
+    ffn.hot = ffn.streamed = ffn.reads = 0;
     ffn.row_offsets = nullptr;
   }
+  stream_ = {};
   hot_ = 0;
   error_.clear();
 }

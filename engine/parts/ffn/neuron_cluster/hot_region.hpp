@@ -1,9 +1,11 @@
 // The hot region of PowerInfer-2's segmented cache (section 4.2): the first neurons of every FFN, which a packed file holds
 // hottest first, stay in DRAM cluster by cluster and are computed densely by an accelerator (section 4.1.2), without predictor,
 // gate test or reading on demand. How many depends on the rows of a step, so the region grows and shrinks with the batch
-// (section 4.1.3).
+// (section 4.1.3). The coldest of the hot clusters may be streamed: read for every step, in long sequential reads, while the attention
+// before their FFN runs (sections 4.4 and 5), into one buffer that the FFNs take in turns.
 #pragma once
 #include <algorithm>
+#include <deque>
 #include <list>
 #include <map>
 #include <optional>
@@ -27,6 +29,7 @@ struct HotRegionOptions {
     std::uint32_t sequences = 1;  // of a step: up to so many
     double hot = 0;               // share of each FFN's neurons
     std::vector<double> by_ffn = {};  // in place of it, of each FFN in the store's order; empty: all alike
+    double streamed = 0;              // of these, the share of the neurons that does not stay: it is read for every step
     double of(std::uint32_t ffn) const { return by_ffn.empty() ? hot : by_ffn[ffn]; }
     double most() const { return by_ffn.empty() ? hot : *std::ranges::max_element(by_ffn); }
   };
@@ -55,16 +58,16 @@ class HotRegion {
   // they are not known.
   // Requires: the store is loaded, and no other step of these FFNs is in flight. experts: {-1} where the layer has one FFN.
   void prepare(std::int16_t layer, std::span<const std::int16_t> experts, std::uint32_t sequences, std::uint32_t rows = 0);
-  // A step is through with the FFNs of a layer: what was prepared may go again.
+  // A step is through with the FFNs of a layer: what was prepared may go again, and the buffer is filled for the FFN that comes next.
   void release(std::int16_t layer);
 
   // Chains of the graphs that a step of so many rows and sequences launches where memory holds what it wants; of a mixture for each number
   // of rows that may meet an expert. Requires: the store is loaded.
   std::vector<UnitChain> graphs(std::uint32_t rows, std::uint32_t sequences);
 
-  // Hot neurons of an FFN, from 0 on.
+  // Hot neurons of an FFN, from 0 on; those that the step at hand streams are the last of them.
   std::uint32_t neurons(std::int16_t layer, std::int16_t expert) const {
-    return ffns_[store_.ffn_of(layer, expert)].hot * options_.cluster_neurons;
+    return clusters_of(ffns_[store_.ffn_of(layer, expert)]) * options_.cluster_neurons;
   }
 
   // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
@@ -93,7 +96,8 @@ class HotRegion {
 
  private:
   struct Ffn {
-    std::uint32_t hot = 0;    // clusters of it
+    std::uint32_t hot = 0;    // clusters of it that stay
+    std::uint32_t streamed = 0;  // behind them, of the step that was prepared last
     std::uint32_t reads = 0;  // outstanding
     bool held = false;        // prepared, and not released
     IndexList row_offsets;    // of its hot neurons; null: to be looked up
@@ -103,12 +107,24 @@ class HotRegion {
     std::uint32_t ffn = 0;
     NeuronStore::Piece piece;
   };
+  // Clusters of an FFN that the buffer holds, or is being filled with.
+  struct Stream {
+    std::uint32_t ffn = ~0u, first = 0, clusters = 0;
+    bool operator==(const Stream&) const = default;
+  };
+  static std::uint32_t clusters_of(const Ffn& ffn) { return ffn.hot + ffn.streamed; }
   std::uint32_t blocks_per_cluster() const {
     return (options_.cluster_neurons + store_.layout().per_block - 1) / store_.layout().per_block;
   }
   void start();
   std::uint32_t clusters(std::uint32_t ffn, std::uint32_t sequences) const;
+  const HotRegionOptions::Split& split_of(std::uint32_t sequences) const;
   std::uint32_t asked(const HotRegionOptions::Split& split, std::uint32_t ffn) const;
+  std::uint32_t streamed(const HotRegionOptions::Split& split, std::uint32_t ffn) const;
+  std::uint32_t slot_of(std::uint32_t f, std::uint32_t neuron) const;
+  void want_stream(std::uint32_t f, std::uint32_t sequences);
+  void fill_stream();
+  void begin_reads();
   void judge();
   std::uint32_t most(std::uint32_t sequences) const;
   std::uint32_t make_room(std::uint32_t ffn, std::uint32_t wanted, std::uint32_t most);
@@ -138,6 +154,9 @@ class HotRegion {
   std::vector<Ffn> ffns_;
   std::list<std::uint32_t> recency_;  // FFNs, least recently used first
   std::vector<IndexList> rows_;       // 0 to n - 1, by clusters
+  Stream stream_;                      // of the buffer
+  std::vector<Stream> streamed_last_;  // by FFN: what of it was streamed last
+  std::deque<std::uint32_t> streams_;  // FFNs that wait for the buffer
   std::vector<Read> reads_;
   std::size_t next_read_ = 0, lanes_ = 0;  // lanes_: that read now
   std::string error_;  // of a read

@@ -5,14 +5,19 @@
 
 namespace vitro {
 
+// Of what stays.
 std::uint32_t HotRegion::asked(const HotRegionOptions::Split& split, std::uint32_t ffn) const {
-  return static_cast<std::uint32_t>(split.of(ffn) * store_.neurons() / options_.cluster_neurons);
+  return static_cast<std::uint32_t>(split.of(ffn) * store_.neurons() / options_.cluster_neurons) - streamed(split, ffn);
+}
+
+const HotRegionOptions::Split& HotRegion::split_of(std::uint32_t sequences) const {
+  const auto fits = [sequences](const HotRegionOptions::Split& split) { return sequences <= split.sequences; };
+  const auto found = std::ranges::find_if(options_.splits, fits);
+  return found == options_.splits.end() ? options_.splits.back() : *found;
 }
 
 std::uint32_t HotRegion::clusters(std::uint32_t ffn, std::uint32_t sequences) const {
-  const auto fits = [sequences](const HotRegionOptions::Split& split) { return sequences <= split.sequences; };
-  const auto found = std::find_if(options_.splits.begin(), options_.splits.end(), fits);
-  const HotRegionOptions::Split& split = found == options_.splits.end() ? options_.splits.back() : *found;
+  const HotRegionOptions::Split& split = split_of(sequences);
   const std::uint32_t wanted = asked(split, ffn), most = this->most(sequences);
   if (store_.experts() > 1) return std::min(wanted, most);
   // Where every FFN is used for every token, the least recently used one is always the next: each gets its part of the region.
@@ -27,7 +32,7 @@ std::uint32_t HotRegion::most(std::uint32_t sequences) const {
 }
 
 std::pair<std::uint32_t, std::uint32_t> HotRegion::next_cluster(std::int16_t layer, std::int16_t expert) const {
-  const std::uint32_t f = store_.ffn_of(layer, expert), first = ffns_[f].hot * blocks_per_cluster();
+  const std::uint32_t f = store_.ffn_of(layer, expert), first = clusters_of(ffns_[f]) * blocks_per_cluster();
   const std::uint32_t blocks = store_.layout().blocks();
   return {f * blocks + first, std::min(blocks_per_cluster(), blocks - std::min(first, blocks))};
 }

@@ -73,12 +73,26 @@ std::vector<double> by_ffn(const PlacementConfig::Split& split, const ModelConfi
   return shares;
 }
 
+// The largest share of an FFN that a step streams. Throws ConfigError where a mixture's would: its experts are known too late.
+double most_streamed(const WeightsSetup& setup) {
+  double most = 0;
+  for (const PlacementConfig::Split& split : setup.placement.splits()) {
+    if (split.streamed > 0 && setup.model.experts > 0) {
+      throw ConfigError(fmt::format("{}: hot neurons are read while the attention before them runs, when a mixture's router has not chosen "
+                                    "yet (expected 0% for a model of {} experts)",
+                                    split.streamed_at, setup.model.experts));
+    }
+    most = std::max(most, split.streamed);
+  }
+  return most;
+}
+
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
   HotRegionOptions options;
   options.adapters = ffn.adapters;
   options.unit = setup.placement.accelerator();
   for (const PlacementConfig::Split& split : setup.placement.splits()) {
-    options.splits.push_back({split.batch, split.hot, by_ffn(split, setup.model, *setup.residency.neurons())});
+    options.splits.push_back({split.batch, split.hot, by_ffn(split, setup.model, *setup.residency.neurons()), split.streamed});
   }
   options.cluster_neurons = clusters.hot_cluster;
   options.in_dram = clusters.hot_in_dram;
@@ -117,7 +131,8 @@ ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& cluste
   options.pipeline.accesses = store.accesses();
   options.cluster_neurons = clusters.neurons;
   options.dense_rows = clusters.dense_rows;
-  options.max_rows = setup.max_rows * std::max(model.experts_used, 1u);
+  options.experts_used = std::max(model.experts_used, 1u);
+  options.max_rows = setup.max_rows * options.experts_used;
   options.matmul = setup.matmul;
   options.activation = model.activation;
   if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
@@ -143,6 +158,7 @@ std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const Cluster
   store.holds_all = in == NeuronsIn::dram;
   if (!store.holds_all) store.ffn_in_dram = config.cache ? setup.ffn_in_dram : 0.0;
   store.staging = config.staging;
+  if (in == NeuronsIn::cache) store.streamed = most_streamed(setup);
   store.whole_waves = pipeline_of(clusters.pipeline) == PipelineKind::none;
   store.keep_free = setup.keep_free;
   store.blocks_issuer = in == NeuronsIn::pages;

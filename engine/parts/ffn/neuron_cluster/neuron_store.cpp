@@ -70,6 +70,19 @@ Task<void> NeuronStore::load_scales(UnitId issuer) {
   }
 }
 
+// What is left to the cache beside the room for streamed clusters, of which none are needed where every block has a place of its own.
+Bytes NeuronStore::leave_stream(Bytes room, std::uint32_t blocks) {
+  stream_blocks_ = room / layout_.kept_block() >= blocks ? 0 : static_cast<std::uint32_t>(options_.streamed * layout_.blocks());
+  const Bytes stream = stream_blocks_ * layout_.kept_block();
+  if (stream > room) {
+    throw ConfigError(fmt::format(
+        "engine.placement.splits.streamed: hot neurons that are read for every step need room for {} and {} are left for neurons "
+        "(expected a smaller share, or a larger memory.budget or memory.ffn_in_dram)",
+        format_bytes(stream), format_bytes(room)));
+  }
+  return room - stream;
+}
+
 Task<void> NeuronStore::load(UnitId issuer) {
   co_await load_scales(issuer);
   const auto blocks = static_cast<std::uint32_t>(ffns_.size() * layout_.blocks());
@@ -84,6 +97,7 @@ Task<void> NeuronStore::load(UnitId issuer) {
   if (options_.ffn_in_dram) {
     room = std::min(room, static_cast<Bytes>(*options_.ffn_in_dram * static_cast<double>(blocks * layout_.kept_block())));
   }
+  room = leave_stream(room, blocks);
   const auto capacity = static_cast<std::uint32_t>(std::min<Bytes>(room / layout_.kept_block(), blocks));
   if (options_.holds_all && capacity < blocks) {
     throw ConfigError(
@@ -93,7 +107,7 @@ Task<void> NeuronStore::load(UnitId issuer) {
   }
   cache_.emplace(blocks, capacity, staging_blocks_, options_.eviction, options_.window,
                  static_cast<std::uint32_t>(ffns_.size()) / experts_, options_.admission);
-  arena_ = lease_weights(machine_, cache_->slots() * layout_.kept_block(), layout_.format, Region::cold, true).value_or_throw();
+  arena_ = lease_weights(machine_, arena_slots() * layout_.kept_block(), layout_.format, Region::cold, true).value_or_throw();
   if (landing_bytes_ > 0) {
     landing_lease_ = machine_.memory.lease(landing_bytes_, Placement::dram, Region::staging).value_or_throw();
     landing_.emplace(machine_.executor, landing_bytes_);

@@ -23,6 +23,7 @@ struct NeuronStoreOptions {
   bool two_phases = true;             // false: blocks are read whole, also where the layout has first parts
   std::optional<double> ffn_in_dram;  // share of the neurons that may stay; else what the budget leaves room for
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache: as many as it holds with their padding
+  double streamed = 0;                // of an FFN's neurons: room for hot ones that are read for every step, of what may stay
   bool whole_waves = false;           // nothing is copied while blocks are on their way: each lands beside `staging`
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
   bool holds_all = false;             // every neuron stays, or the budget is too small
@@ -47,6 +48,9 @@ class NeuronStore {
   const NeuronCache& cache() const { return *cache_; }
   std::uint32_t neurons() const { return layout_.neurons; }
   std::uint32_t staging_blocks() const { return staging_blocks_; }
+  // Slots behind those of the cache, for hot blocks that are read for every step; 0 where all neurons stay anyway. Requires: loaded.
+  std::uint32_t stream_blocks() const { return stream_blocks_; }
+  std::uint32_t stream_slot(std::uint32_t number) const { return cache_->slots() + number; }
 
   // An FFN is a layer's, or one expert's; they are numbered layer by layer.
   std::uint32_t ffns() const { return static_cast<std::uint32_t>(ffns_.size()); }
@@ -107,7 +111,9 @@ class NeuronStore {
 
  private:
   Task<void> load_scales(UnitId issuer);
-  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * cache_->slots() * slot_; }
+  Bytes arena_slots() const { return Bytes{cache_->slots()} + stream_blocks_; }
+  Bytes stripe_offset(std::uint32_t stripe) const { return stripe * arena_slots() * slot_; }
+  Bytes leave_stream(Bytes room, std::uint32_t blocks);
   Bytes longest_read() const;
 
   Machine& machine_;
@@ -119,7 +125,7 @@ class NeuronStore {
   Bytes run_ = 0;                        // whatever is kept of what a read brings is made of runs of so many bytes
   std::uint32_t blocks_ = 0;             // of one FFN
   std::vector<Extent> ffns_;
-  std::uint32_t experts_ = 1, staging_blocks_ = 0;
+  std::uint32_t experts_ = 1, staging_blocks_ = 0, stream_blocks_ = 0;
   std::optional<NeuronCache> cache_;
   Lease arena_;
   Bytes landing_bytes_ = 0;  // 0: reads go to their places directly

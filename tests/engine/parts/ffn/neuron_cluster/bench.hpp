@@ -77,6 +77,7 @@ class Spans final : public TraceSink {
 struct Scene {
   std::uint32_t neurons = 8, width = 4096, layers = 1, experts = 1, units = 4;
   double in_dram = 0.5;
+  double streamed = 0;  // of an FFN: room for hot neurons that do not stay
   Bytes staging = 16 * 24 * KiB;
   BundleForm form = BundleForm::one_read;
   bool two_phases = true;  // where the form has them
@@ -124,6 +125,7 @@ class Bench {
     weights_ = WeightStore(std::move(weights));
     NeuronStoreOptions options;
     options.ffn_in_dram = setup.in_dram;
+    options.streamed = setup.streamed;
     options.staging = setup.staging;
     options.eviction = setup.eviction;
     options.window = setup.window;
