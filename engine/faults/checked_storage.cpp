@@ -49,7 +49,8 @@ Result<FileId> CheckedStorage::open(std::string_view path) {
 
 Result<FileId> CheckedStorage::create_scratch(Bytes size) {
   Result<FileId> created = inner_.create_scratch(size);
-  if (created.ok() && scratch_) files_[created.value()] = {"a scratch file", size, std::vector<std::uint64_t>((size + kPageSize - 1) / kPageSize)};
+  if (!created.ok() || !scratch_) return created;
+  files_[created.value()] = {"a scratch file", size, std::vector<std::uint64_t>((size + kPageSize - 1) / kPageSize)};
   return created;
 }
 
