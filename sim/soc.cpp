@@ -17,12 +17,14 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"cache_update_cycles", Dimension::none, "150", "relinking an entry and a hash-map update"},
     {"plan_step_cycles", Dimension::none, "300", "choosing where one operation goes"},
     {"submit_cycles", Dimension::none, "500", "filling and publishing one request to a unit"},
+    {"checksum_cycles", Dimension::none, "1950", "reading a page of 4 KiB that has just landed, and summing it up"},
     {"mapped_page_cycles", Dimension::none, "0", "not measured: pages that come through a mapping cost their core nothing"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
     {"calls", Dimension::none, "each", "how the calls of a chain are simulated, whatever the device", "each|together"},
 };
 // By PolicyWork, without the last, which is among what waking the policy costs.
-constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles"};
+constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",
+                                          "checksum_cycles"};
 static_assert(std::size(kPolicyKeys) + 1 == kPolicyWorks);
 
 constexpr std::string_view kWakeCosts = "wake_costs";  // a table, of measured devices alone

@@ -22,6 +22,8 @@ Json kv_flash_metrics(const KvFlashStats& stats) {
   const double reading = to_seconds(stats.reading), stalled = std::min(to_seconds(stats.stalled), reading);
   return {{"bytes_written", stats.written},
           {"bytes_read", stats.read},
+          {"bytes_verified", stats.verified},
+          {"reads_again", stats.read_again},
           {"writes", stats.writes},
           {"reads", stats.reads},
           {"read_ms", reading * 1e3},

@@ -46,7 +46,7 @@ struct Run {
     }
     Function& outermost = recorder ? static_cast<Function&>(*recorder) : sampler ? static_cast<Function&>(*sampler) : *function;
     host = machines(machine_request(e, model), outermost, trace());
-    if (e.faults) host = std::make_unique<FaultyMachine>(std::move(host), *e.faults);
+    if (e.faults) host = std::make_unique<FaultyMachine>(std::move(host), *e.faults, !e.engine.kv.checksums);
     Machine& m = host->machine();
     if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
     counted.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});

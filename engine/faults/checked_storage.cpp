@@ -5,26 +5,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/base/checksum.hpp"
 #include "engine/base/file.hpp"
-#include "engine/base/hash.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr Bytes kPart = MiB;  // of a file whose checksums are taken
 
-// Of a page, or of what a file has of its last one.
-std::uint64_t checksum(const std::byte* bytes, Bytes length) {
-  Hash hash;
-  Bytes i = 0;
-  for (; i + sizeof(std::uint64_t) <= length; i += sizeof(std::uint64_t)) {
-    std::uint64_t word;
-    std::memcpy(&word, bytes + i, sizeof(word));
-    hash.add(word);
-  }
-  hash.add(std::span(bytes + i, length - i));
-  return hash.value() | 1;  // never kUnknown
-}
+// Of a page, or of what a file has of its last one; never kUnknown.
+std::uint64_t sum_of(const std::byte* bytes, Bytes length) { return checksum({bytes, length}) | 1; }
 
 // Memory beside the budget.
 Lease own_memory(Bytes size) {
@@ -50,7 +40,7 @@ Result<FileId> CheckedStorage::open(std::string_view path) {
     part.resize(std::min(kPart, input.size() - at));
     input.read_at(at, part);
     for (Bytes page = 0; page < part.size(); page += kPageSize) {
-      file.sums.push_back(checksum(part.data() + page, std::min(kPageSize, part.size() - page)));
+      file.sums.push_back(sum_of(part.data() + page, std::min(kPageSize, part.size() - page)));
     }
   }
   files_[opened.value()] = std::move(file);
@@ -59,7 +49,8 @@ Result<FileId> CheckedStorage::open(std::string_view path) {
 
 Result<FileId> CheckedStorage::create_scratch(Bytes size) {
   Result<FileId> created = inner_.create_scratch(size);
-  if (created.ok()) files_[created.value()] = {"a scratch file", size, std::vector<std::uint64_t>((size + kPageSize - 1) / kPageSize)};
+  if (!created.ok() || !scratch_) return created;
+  files_[created.value()] = {"a scratch file", size, std::vector<std::uint64_t>((size + kPageSize - 1) / kPageSize)};
   return created;
 }
 
@@ -87,7 +78,7 @@ Bytes CheckedStorage::damage_in(const ReadRequest& cover, const File& file) cons
     const std::uint64_t sum = file.sums.at(at / kPageSize);
     if (sum == kUnknown) continue;
     const std::byte* bytes = cover.into.data() + cover.into_offset + (at - cover.from.offset);
-    if (checksum(bytes, std::min(kPageSize, end - at)) != sum) return at;
+    if (sum_of(bytes, std::min(kPageSize, end - at)) != sum) return at;
   }
   return file.size;
 }
@@ -138,7 +129,7 @@ Detached CheckedStorage::check(WriteRequest request, Completion<IoResult>* done)
       const bool whole = page >= request.to.offset && std::min(page + kPageSize, found->second.size) <= end;
       const bool known = whole && request.from.data() != nullptr;
       const std::byte* bytes = known ? request.from.data() + request.from_offset + (page - request.to.offset) : nullptr;
-      sums.emplace_back(page / kPageSize, known ? checksum(bytes, std::min(kPageSize, end - page)) : kUnknown);
+      sums.emplace_back(page / kPageSize, known ? sum_of(bytes, std::min(kPageSize, end - page)) : kUnknown);
       found->second.sums.at(page / kPageSize) = kUnknown;
     }
   }

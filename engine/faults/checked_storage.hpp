@@ -19,7 +19,8 @@ namespace vitro {
 // Cost: 8 bytes of checksum per page, and an event per read or write.
 class CheckedStorage final : public StorageDecorator {
  public:
-  explicit CheckedStorage(Storage& inner) : StorageDecorator(inner) {}
+  // scratch: scratch files are checked, too; else whoever writes them does so.
+  explicit CheckedStorage(Storage& inner, bool scratch = true) : StorageDecorator(inner), scratch_(scratch) {}
 
   Result<FileId> open(std::string_view path) override;
   Result<FileId> create_scratch(Bytes size) override;
@@ -52,6 +53,7 @@ class CheckedStorage final : public StorageDecorator {
   Task<IoResult> judge(ReadRequest request, ReadRequest cover, IoResult result);
   Detached finish(ReadRequest request, ReadRequest cover, IoResult result, ResultSlot done);
 
+  const bool scratch_;
   std::map<FileId, File> files_;
   std::uint64_t damaged_ = 0, recovered_ = 0;
 };

@@ -12,14 +12,14 @@
 namespace vitro {
 
 struct FaultyMachine::Parts {
-  Parts(Machine& inner, FaultPlan plan) : state(std::move(plan)), storage(inner.storage, state), memory(inner.memory, state) {
+  Parts(Machine& inner, FaultPlan plan, bool scratch) : state(std::move(plan)), storage(inner.storage, state), memory(inner.memory, state) {
     check_units(inner.units);
     std::vector<ComputeUnit*> pointers;
     for (ComputeUnit* unit : inner.units) {
       units.push_back(std::make_unique<FaultyUnit>(*unit, state));
       pointers.push_back(units.back().get());
     }
-    if (state.plan.checksums) checked.emplace(storage);
+    if (state.plan.checksums) checked.emplace(storage, scratch);
     Storage& seen = checked ? static_cast<Storage&>(*checked) : storage;
     machine.emplace(Machine{inner.executor, inner.clock, std::move(pointers), seen, memory, inner.trace, inner.seed});
   }
@@ -42,8 +42,8 @@ struct FaultyMachine::Parts {
   std::optional<Machine> machine;
 };
 
-FaultyMachine::FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan)
-    : inner_(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), std::move(plan))) {}
+FaultyMachine::FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan, bool scratch)
+    : inner_(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), std::move(plan), scratch)) {}
 FaultyMachine::~FaultyMachine() = default;
 
 Machine& FaultyMachine::machine() { return *parts_->machine; }

@@ -9,13 +9,13 @@ namespace vitro {
 
 // Faults strike between the policy and the machine behind this, in the terms of the machine interface: what is refused or shortened never
 // reaches the storage or unit behind; what is late completes behind in time, and here later. With FaultPlan::checksums a CheckedStorage
-// stands before the storage's faults. A hang is what a machine makes of it after its time-out, for every operation completes: a failure
-// that comes late.
+// stands before the storage's faults; with `scratch` it checks scratch files as well, else the engine does so (engine.kv.checksums). A hang
+// is what a machine makes of it after its time-out, for every operation completes: a failure that comes late.
 // Threads: as the machine behind. Cost: an event per operation.
 class FaultyMachine final : public MachineHost {
  public:
   // Throws ConfigError for a fault of a unit that the machine has not.
-  FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan);
+  FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan, bool scratch = true);
   ~FaultyMachine() override;
 
   Machine& machine() override;

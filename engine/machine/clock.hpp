@@ -9,9 +9,10 @@ namespace vitro {
 
 // Work that policy code itself does on the core that runs it. On host it is real and charge() is free; in sim it costs
 // what the device file says.
+// checksum: of a page of memory, which is read for it.
 // page_fault: a page of memory gets its place in an address range (Memory::commit, and the first access to it).
-enum class PolicyWork : std::uint8_t { cache_lookup, cache_update, plan_step, submit, page_fault };
-inline constexpr std::size_t kPolicyWorks = 5;
+enum class PolicyWork : std::uint8_t { cache_lookup, cache_update, plan_step, submit, checksum, page_fault };
+inline constexpr std::size_t kPolicyWorks = 6;
 
 class Clock {
  public:

@@ -87,7 +87,8 @@ void write_random_model(const RandomModel& model, const std::string& path) {
   const bool joined = !model.mixture && Rng(mix(model.seed, {2})).below(3) == 0;  // apart: others stay the models that they were
   const Family drawn = model.mixture ? kMixtures[rng.below(3)] : kDense[rng.below(2)];
   const Family family = joined ? kJoined : drawn;
-  const ModelConfig config = shape_of(model, rng, family);
+  ModelConfig config = shape_of(model, rng, family);
+  config.value_head = model.value_head;
   const bool relu = rng.below(2) == 0;
   GgufWriter out(path);
   for (auto& [key, value] : metadata(config, family, relu, model.seed)) out.add(key, value);

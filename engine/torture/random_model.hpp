@@ -12,6 +12,8 @@ struct RandomModel {
   std::uint64_t seed = 1;  // of shapes, family and weights
   std::uint32_t layers = 2;
   Format matrices = Format::f16;
+  bool value_head = false;  // beside its output matrix: as a reward model it answers with a number
+  friend bool operator==(const RandomModel&, const RandomModel&) = default;
 };
 
 // A vocabulary of bytes and a few letters, rows of whole groups of every weight format. One seed, one file.

@@ -6,6 +6,8 @@
 #include <exception>
 
 #include "engine/app/run_setup.hpp"
+#include "engine/app/sample_scorer.hpp"
+#include "engine/app/scaling/search.hpp"
 #include "engine/faults/faulty_machine.hpp"
 #include "engine/testing/virtual_machine.hpp"
 #include "engine/torture/watch.hpp"
@@ -19,9 +21,13 @@ constexpr std::uint64_t kMostEvents = 20'000'000;
 // What a run needs, in the order in which it has to live.
 struct Bench {
   Bench(const Experiment& e, const Subject& subject)
-      : experiment(e), model(load_model(e.model, e.engine, subject.cache_dir)), watch(e, subject.plant_in_cache) {
+      : experiment(e),
+        cache_dir(subject.cache_dir),
+        model(load_model(e.model, e.engine, subject.cache_dir)),
+        watch(e, subject.plant_in_cache) {
     function = make_function(e);
-    auto faulty = std::make_unique<FaultyMachine>(subject.machines(machine_request(e, model), *function, trace), subject.faults);
+    auto faulty = std::make_unique<FaultyMachine>(subject.machines(machine_request(e, model), *function, trace), subject.faults,
+                                                  !e.engine.kv.checksums);
     control = faulty.get();
     host = watch.before(std::move(faulty));  // defects that are put in place are the engine's: what they do is seen, not what they saw
     if (subject.plant) host = subject.plant(std::move(host));
@@ -42,6 +48,7 @@ struct Bench {
   }
 
   const Experiment& experiment;
+  std::string cache_dir;
   LoadedModel model;
   std::unique_ptr<Function> function;
   Watch watch;
@@ -52,6 +59,18 @@ struct Bench {
   std::optional<WeightStore> copy;
   DecoderAdapters adapters;
   GenerationRequest request;
+};
+
+// A decoder, and what judges its samples.
+struct Engine {
+  explicit Engine(Bench& bench) : decoder(bench.make()) {
+    const Experiment& experiment = bench.experiment;
+    if (experiment.workload.scaling) scorer.emplace(bench.host->machine(), experiment, decoder, bench.cache_dir, ScoreFunction{});
+  }
+  Scorer* judge() { return scorer ? scorer->scorer() : nullptr; }
+
+  Decoder decoder;
+  std::optional<SampleScorer> scorer;
 };
 
 void take_error(Observation::End& end, std::string& message) {
@@ -75,24 +94,37 @@ void release_all(KvCache& kv, std::vector<std::string>& losses) {
   if (kv.live_blocks() != 0) losses.push_back(fmt::format("{} blocks of keys and values belong to no sequence", kv.live_blocks()));
 }
 
-Task<void> request_once(Machine* machine, Decoder* decoder, const GenerationRequest* asked, Tokens* tokens) {
-  GenerationRequest request = *asked;
-  GenerationResult result = co_await generate(machine, decoder->transformer.get(), std::move(request));
-  *tokens = std::move(result.tokens);
+// Of samples the tokens, and which one was chosen. `greedy`: what is drawn depends on how many sequences there were before, so a request
+// that comes after another one takes the likeliest tokens.
+Task<void> request_once(Bench* bench, Engine* engine, bool greedy, Tokens* tokens) {
+  Machine* const machine = &bench->host->machine();
+  Transformer* const model = engine->decoder.transformer.get();
+  GenerationRequest request = bench->request;
+  if (greedy) request.sampling = {};
+  if (const std::optional<ScalingConfig>& scaling = bench->experiment.workload.scaling) {
+    ScalingRequest asked{std::move(request), *scaling, bench->model.tokenizer.get(), engine->judge()};
+    ScalingResult result = co_await scale(machine, model, std::move(asked));
+    *tokens = std::move(result.generation.tokens);
+    tokens->push_back({static_cast<std::int32_t>(result.chosen)});
+  } else {
+    GenerationResult result = co_await generate(machine, model, std::move(request));
+    *tokens = std::move(result.tokens);
+  }
 }
 
-Task<void> load_decoder(Decoder* decoder, bool* loaded) {
-  co_await decoder->load();
+Task<void> load_engine(Engine* engine, bool* loaded) {
+  co_await engine->decoder.load();
+  if (Scorer* const judge = engine->judge()) co_await judge->load();
   *loaded = true;
 }
 
 // Loads, serves the request, and serves it once more when all is well again.
-Task<void> serve_twice(Bench* bench, Decoder* decoder, bool* loaded, Observation* seen) {
-  Machine* const machine = &bench->host->machine();
+Task<void> serve_twice(Bench* bench, Engine* engine, bool* loaded, Observation* seen) {
+  Decoder* const decoder = &engine->decoder;
   try {
-    co_await load_decoder(decoder, loaded);
+    co_await load_engine(engine, loaded);
     bench->watch.request_begins(*decoder);
-    co_await request_once(machine, decoder, &bench->request, &seen->tokens);
+    co_await request_once(bench, engine, false, &seen->tokens);
   } catch (...) {
     take_error(seen->end, seen->error);
   }
@@ -107,7 +139,7 @@ Task<void> serve_twice(Bench* bench, Decoder* decoder, bool* loaded, Observation
   try {
     if (FfnStage* const stage = decoder->ffn.stage(); stage != nullptr) co_await stage->between_requests();
     bench->watch.request_begins(*decoder);
-    co_await request_once(machine, decoder, &bench->request, &*seen->again);
+    co_await request_once(bench, engine, true, &*seen->again);
   } catch (...) {
     take_error(end, seen->again_error);
   }
@@ -116,19 +148,19 @@ Task<void> serve_twice(Bench* bench, Decoder* decoder, bool* loaded, Observation
   bench->watch.request_ends(*decoder, seen->again_error.empty());
 }
 
-Task<void> serve_anew(Bench* bench, Decoder* decoder, Observation* seen) {
+Task<void> serve_anew(Bench* bench, Engine* engine, Observation* seen) {
   bool loaded = false;
   Observation::End end{};
   seen->again.emplace();
   try {
-    co_await load_decoder(decoder, &loaded);
-    bench->watch.request_begins(*decoder);
-    co_await request_once(&bench->host->machine(), decoder, &bench->request, &*seen->again);
+    co_await load_engine(engine, &loaded);
+    bench->watch.request_begins(engine->decoder);
+    co_await request_once(bench, engine, true, &*seen->again);
   } catch (...) {
     take_error(end, seen->again_error);
   }
-  co_await decoder->transformer->settle();
-  if (loaded) bench->watch.request_ends(*decoder, seen->again_error.empty());
+  co_await engine->decoder.transformer->settle();
+  if (loaded) bench->watch.request_ends(engine->decoder, seen->again_error.empty());
 }
 
 void check_memory(const Memory& memory, std::vector<std::string>& losses) {
@@ -147,9 +179,9 @@ void check_memory(const Memory& memory, std::vector<std::string>& losses) {
 void observe(Bench& bench, bool once, Observation& seen) {
   bool loaded = false, made = false;
   try {
-    Decoder decoder = bench.make();
+    Engine engine(bench);
     made = true;
-    bench.host->run(serve_twice(&bench, &decoder, &loaded, &seen));
+    bench.host->run(serve_twice(&bench, &engine, &loaded, &seen));
   } catch (...) {
     take_error(seen.end, seen.error);
   }
@@ -165,14 +197,18 @@ void observe(Bench& bench, bool once, Observation& seen) {
   }
   if (!loaded && !once) {
     try {
-      Decoder decoder = bench.make();
-      bench.host->run(serve_anew(&bench, &decoder, &seen));
+      Engine engine(bench);
+      bench.host->run(serve_anew(&bench, &engine, &seen));
     } catch (...) {
       Observation::End end{};
       seen.again.emplace();
       take_error(end, seen.again_error);
     }
     check_memory(bench.host->machine().memory, seen.losses);
+  }
+  const bool drawn = bench.experiment.workload.sampling.temperature > 0;
+  if (seen.end == Observation::End::tokens && seen.again && seen.again_error.empty() && !drawn && *seen.again != seen.tokens) {
+    seen.again_error = "the same request has other tokens";
   }
   if (tally.started != tally.ended) seen.losses.push_back(fmt::format("{} operations were not joined", tally.started - tally.ended));
 }
@@ -196,6 +232,21 @@ Observation observe(const Subject& subject) {
   return seen;
 }
 
+namespace {
+
+constexpr Bytes kSession = 64 * MiB;
+
+// What the real one (engine/host/hexagon_unit.cpp) says of itself: matrices in some formats lie in memory that it maps, of which there is
+// so much. What it computes is not its worker's, but the same.
+void be_hexagon(UnitCaps& caps) {
+  caps.session_limit = kSession;
+  caps.maps = Placement::npu_mapped;
+  caps.as_stored = {Format::q4_0_tile, Format::f16};
+  caps.in_places = {Format::f16, Format::q8_0, Format::q4_0};
+}
+
+}  // namespace
+
 MachineFactory virtual_machines(std::uint64_t timing) {
   return [timing](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
     auto rng = std::make_shared<Rng>(timing);
@@ -209,9 +260,10 @@ MachineFactory virtual_machines(std::uint64_t timing) {
       caps.kind = name.starts_with("cpu") ? UnitKind::core : UnitKind::npu;
       caps.static_graphs = caps.kind != UnitKind::core;
       caps.name = name;
+      if (name == "hexagon") be_hexagon(caps);
       spec.units.push_back(std::move(caps));
     }
-    spec.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
+    spec.memory_limits = {request.dram_budget.value_or(GiB), 0, kSession, 0};
     spec.phantom = request.phantom;
     spec.shuffle = timing;
     spec.longest = kLongestRun;

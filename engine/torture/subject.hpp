@@ -28,7 +28,8 @@ struct Observation {
   End end = End::tokens;
   Tokens tokens;
   std::string error;
-  // The same request once more when nothing went wrong any more: by the same decoder, or by a new one where it could not be loaded.
+  // The same request once more, but with the likeliest tokens, when nothing went wrong any more: by the same decoder, or by a new one where
+  // it could not be loaded.
   // Nothing: the machine runs once (sim).
   std::optional<Tokens> again;
   std::string again_error;
@@ -58,7 +59,8 @@ Observation observe(const Subject& subject);
 // In a child process, whose death or time-out is an observation, too.
 Observation isolated(const Subject& subject, double limit_s);
 
-// Units and flash that take random times, so that every seed is another order of events; cores cpu0 ..., others by their names.
+// Units and flash that take random times, so that every seed is another order of events; cores cpu0 ..., others by their names, of which
+// "hexagon" has the memory and the formats of the real one.
 MachineFactory virtual_machines(std::uint64_t timing);
 
 }  // namespace vitro

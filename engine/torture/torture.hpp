@@ -14,10 +14,12 @@ struct TortureCase {
   std::string machine = "virtual";   // virtual, sim or host
   Node experiment;                   // without its model
   std::optional<RandomModel> model;  // none: the experiment's own
+  std::vector<std::uint64_t> adapters;  // of the model, by seed: "a0", "a1", ... in engine.lora
+  std::optional<RandomModel> reward;    // that judges samples; none: the workload has no reward model, or one of its own
   std::uint64_t timing = 1;          // of the virtual machine
   std::optional<FaultPlan> faults;   // none: drawn by the seed, among the operations that the undisturbed run has
 };
-// Reads what to_json() writes. Throws ConfigError.
+// Reads what to_json() writes (torture_case.cpp). Throws ConfigError.
 TortureCase torture_case(const Node& json);
 std::string to_json(const TortureCase& test);
 
@@ -29,7 +31,7 @@ struct TortureOptions {
   ShadowRules::Between plant_in_cache;  // Subject::plant_in_cache
 };
 
-// The case on its machine, without faults. Writes its model if the folder lacks it.
+// The case on its machine, without faults. Writes its models and adapters if the folder lacks them.
 Subject subject_of(const TortureCase& test, const TortureOptions& options);
 
 // Which of the invariants of run_case() does not hold; "" when all do.

@@ -42,7 +42,8 @@ Bytes kv_bytes(const ModelConfig& config, const KvConfig& kv, const PolicyLimits
   if (!spills) return all;
   // Beside what stays: what this step and the one before computed, tails, and one layer of the rest.
   const Bytes in_dram = limits.sequences * (kv.dram_tokens.value_or(0) + 2 * block) + 2 * limits.max_rows;
-  return std::min(all, in_dram * position + all / config.layers);
+  const Bytes sums = kv.checksums ? KvSums::bytes(all / (block * position) * config.layers) : 0;
+  return std::min(all, in_dram * position + all / config.layers) + sums;
 }
 
 Bytes bytes_of(const WeightStore& weights) {
@@ -139,6 +140,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.kv_dram_tokens = engine.kv.dram_tokens.value_or(0);
   options.kv_sinks = engine.kv.sinks;
   options.kv_prefetch = engine.kv.prefetch;
+  options.kv_checksums = engine.kv.checksums;
   options.max_rows = limits.max_rows;
   options.max_sampled = limits.max_sampled;
   options.max_tokens = limits.max_tokens;

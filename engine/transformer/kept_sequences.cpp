@@ -24,7 +24,11 @@ KeptSequences::KeptSequences(Machine* machine, Transformer* model, KeptIn where,
     throw RunError(fmt::format("workload.kept_in: the file of {} for kept keys and values can not be made: {}", format_bytes(place.offset),
                                file.status().message));
   }
-  for (auto& [name, kept] : kept_) kept.place.file = file.value();
+  if (model_.kv_checksums()) sums_.emplace(machine_, place.offset / place.unit, place.unit);
+  for (auto& [name, kept] : kept_) {
+    kept.place.file = file.value();
+    kept.place.sums = sums_ ? &*sums_ : nullptr;
+  }
 }
 
 Task<KeptSequence> KeptSequences::resume(std::string name, bool replaces) {

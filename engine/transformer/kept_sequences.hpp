@@ -40,6 +40,7 @@ class KeptSequences {
   Machine& machine_;
   Transformer& model_;
   const KeptIn where_;
+  std::optional<KvSums> sums_;  // of the file; none: it is not checked, or there is none
   std::map<std::string, Kept> kept_;
 };
 

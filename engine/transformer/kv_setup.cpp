@@ -7,12 +7,13 @@
 namespace vitro {
 namespace {
 
-// Full blocks of each sequence for which memory has room, beside tails, blocks on their way out and one layer of all that leaves.
+// Full blocks of each sequence for which memory has room, beside tails, blocks on their way out, sums and one layer of what leaves.
 std::uint32_t blocks_in(Bytes room, const KvShape& shape, const TransformerOptions& options) {
   const std::uint32_t tokens = shape.block_tokens, blocks = pool_blocks(shape, options.max_tokens, options.sequences);
   const Bytes slice = Bytes{tokens} * shape.heads * kv_pair_bytes(shape.format, shape.head_dim), block = slice * shape.layers;
   if (room >= blocks * block) return blocks;
-  const Bytes moving = (2 * options.sequences + 2 * (options.max_rows / tokens + 1)) * block + blocks * slice;
+  const Bytes sums = options.kv_checksums ? KvSums::bytes(std::uint64_t{blocks} * shape.layers) : 0;
+  const Bytes moving = (2 * options.sequences + 2 * (options.max_rows / tokens + 1)) * block + blocks * slice + sums;
   const Bytes each = options.sequences * block - std::min(slice, options.sequences * block - 1);
   return room < moving ? 0 : static_cast<std::uint32_t>(std::min<Bytes>((room - moving) / each, blocks));
 }

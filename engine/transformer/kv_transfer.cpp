@@ -27,15 +27,28 @@ Task<void> write_all(Machine* machine, std::vector<WriteRequest> requests) {
   co_await scope.join();
 }
 
-Task<void> read_all(Machine* machine, std::vector<ReadRequest> requests) {
+constexpr const char* kReading = "reading keys and values of a sequence back: {}";
+
+// What brought other bytes than were written is read once more.
+Task<void> read_all(Machine* machine, std::vector<ReadRequest> requests, KvSums* sums) {
   Status status;
-  VectorRead reads = machine->storage.read_many(std::move(requests));
+  std::vector<ReadRequest> damaged;
+  VectorRead reads = machine->storage.read_many(requests);
   while (const VectorRead::Group* group = co_await reads.next()) {
     for (const ReadCompletion& done : *group) {
       if (!done.result.status.ok() && status.ok()) status = done.result.status;
+      if (done.result.status.ok() && sums != nullptr && sums->damage_in(requests[done.index])) damaged.push_back(requests[done.index]);
     }
   }
-  if (!status.ok()) throw RunError(fmt::format("reading keys and values of a sequence back: {}", status.message));
+  if (!status.ok()) throw RunError(fmt::format(kReading, status.message));
+  for (const ReadRequest& request : damaged) {
+    const IoResult again = co_await machine->storage.read(request);
+    if (!again.status.ok()) throw RunError(fmt::format(kReading, again.status.message));
+    if (const std::optional<Bytes> damage = sums->damage_in(request)) {
+      throw RunError(fmt::format(kReading, fmt::format("{} of the scratch file in engine.kv.scratch is not what was written to it (read "
+                                                       "twice)", *damage)));
+    }
+  }
 }
 
 // Calls take(extent, offset in the pool) for each request's share of a part.
@@ -103,7 +116,7 @@ Task<void> read_blocks(Machine* machine, Transformer* model, std::uint32_t seque
         request.pattern = Pattern::sequential;
         requests.push_back(std::move(request));
       });
-      co_await read_all(machine, std::move(requests));
+      co_await read_all(machine, std::move(requests), from.sums);
       if (flash != nullptr) flash->computed(part, length);
     }
   } catch (...) {
@@ -130,6 +143,7 @@ Task<void> write_blocks(Machine* machine, Transformer* model, std::uint32_t sequ
         request.to = extent;
         request.from = kv.memory();
         request.from_offset = memory;
+        if (to.sums != nullptr) to.sums->take(request);
         requests.push_back(std::move(request));
       });
       co_await write_all(machine, std::move(requests));

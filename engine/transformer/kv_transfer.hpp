@@ -16,6 +16,7 @@ struct BlocksInFile {
   Bytes unit = 0;               // bytes of a block in a part
   std::uint32_t first = 0;      // the block that each part begins with
   std::uint32_t capacity = 0;   // blocks of a part
+  KvSums* sums = nullptr;       // of the file's units; null: its bytes are not checked here
 
   Extent extent(std::uint32_t part, std::uint32_t block, std::uint32_t count) const {
     return {file, offset + (Bytes{part} * capacity + block - first) * unit, count * unit};

@@ -27,7 +27,7 @@ struct TransformerOptions {
   std::uint32_t kv_dram_tokens = 0, kv_sinks = 0;
   std::optional<Bytes> kv_room;  // most that a rule which follows the budget may take; none: what is free but for `claimed`
   Bytes claimed = 0;             // by what comes into DRAM later: weights
-  bool kv_prefetch = true;
+  bool kv_prefetch = true, kv_checksums = false;
   std::uint32_t max_rows = 1;  // of one step
   std::uint32_t span = 0;      // rows of a prompt that may go through a layer together; 0: none beyond a step's
   std::uint32_t max_sampled = 1;
@@ -109,6 +109,7 @@ class Transformer {
   const float* logits() const { return buffers_.host_data<float>("logits"); }
   // The value head's answer for each sampled row of the last step. Requires: TransformerOptions::value.
   const float* values() const { return buffers_.host_data<float>("value"); }
+  bool kv_checksums() const { return options_.kv_checksums; }  // of keys and values in scratch files
   KvFlash* kv_tier() { return kv_flash_ ? &*kv_flash_ : nullptr; }                            // null: all keys and values are in DRAM
   const KvFlashStats* kv_flash() const { return kv_flash_ ? &kv_flash_->stats() : nullptr; }  // null: all of it is in DRAM
   const PartTimes& part_times() const { return part_times_; }

@@ -109,7 +109,8 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
     while (rows < options_.max_rows && residency_.looks_ahead(rows + 1)) ++rows;
     look_ahead_.emplace(machine_, graph_, weights, residency_, graphs_, buffers_, options_.matmul, rows);
   }
-  if (kv_.tiered()) kv_flash_.emplace(machine_, kv_, KvFlashOptions{options_.kv_prefetch, units_.front()->caps().id});
+  if (!kv_.tiered()) return;
+  kv_flash_.emplace(machine_, kv_, KvFlashOptions{options_.kv_prefetch, options_.kv_checksums, units_.front()->caps().id});
 }
 
 // Who keeps keys and values in a form that the last unit does not read also stages them: all but that one.

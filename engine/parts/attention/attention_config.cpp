@@ -40,6 +40,7 @@ KvConfig read_kv_with(Reader reader, const std::vector<BroughtKeep>& brought) {
   kv.sinks = static_cast<std::uint32_t>(reader.integer("sinks", 0, 1 << 24, kv.sinks));
   kv.scratch = reader.text("scratch", "");
   kv.prefetch = reader.boolean("prefetch", true);
+  kv.checksums = reader.boolean("checksums", false);
   if (kv.keep != KvConfig{}.keep && stays_whole) {
     reader.fail("keep", fmt::format("\"{}\" needs {} (expected how many positions stay)", kv.keep, reader.name_of("dram_tokens")));
   }

@@ -23,6 +23,7 @@ struct KvConfig {
   std::uint32_t sinks = 4;     // first positions that the rule "sinks" keeps
   std::string scratch;         // folder of the file for keys and values in flash; empty: the system's for temporary files
   bool prefetch = true;
+  bool checksums = false;  // of what is written to flash, held against what comes back
 
   const KvKeepRule* rule() const;  // null: all keys and values stay in DRAM
 };

@@ -24,6 +24,7 @@ KvFlash::KvFlash(Machine& machine, KvCache& kv, KvFlashOptions options)
                                file.status().message));
   }
   file_ = file.value();
+  if (options_.checksums) sums_.emplace(machine, std::uint64_t{kv.places()} * kv.shape().layers, kv.slice_bytes());
   reading_.track = machine.trace.track("storage", "kv reads");
   writing_.track = machine.trace.track("storage", "kv writes");
 }
@@ -162,13 +163,37 @@ Task<void> KvFlash::read(std::uint32_t layer, std::size_t first, std::size_t cou
   request.into_offset = kv_.landing_offset(first);
   request.issuer = options_.issuer;
   request.pattern = pattern;
-  stats_.read += request.from.length;
+  const Extent from = request.from;
+  stats_.read += from.length;
   ++stats_.reads;
   begins(reading_);
-  const IoResult result = co_await machine_.storage.read(std::move(request));
+  const CheckedRead read = co_await read_checked(&machine_.storage, std::move(request), sums_ ? &*sums_ : nullptr);
   ends(reading_, "read");
   stats_.reading = reading_.total;
-  if (!result.status.ok()) throw RunError(fmt::format("reading keys and values of layer {} from flash: {}", layer, result.status.message));
+  const std::uint32_t again = read.attempts - 1;
+  stats_.read += again * from.length;
+  stats_.reads += again;
+  stats_.read_again += again;
+  if (sums_) stats_.verified = sums_->verified();
+  const Status& status = read.result.status;
+  if (!status.ok()) throw RunError(fmt::format("reading keys and values of layer {} from flash: {}", layer, status.message));
+  if (read.damage) fail_as_damaged(layer, first, from.offset, *read.damage);
+}
+
+// The first sequence that holds the block: forks share it.
+void KvFlash::fail_as_damaged(std::uint32_t layer, std::size_t first, Bytes begin, Bytes damage) const {
+  const std::uint32_t block = landing_[first + (damage - begin) / kv_.slice_bytes()].block, tokens = kv_.shape().block_tokens;
+  std::string whose = "of no sequence";
+  for (const std::uint32_t sequence : kv_.sequences()) {
+    const std::vector<std::uint32_t>& blocks = kv_.blocks_of(sequence);
+    const auto found = std::ranges::find(blocks, block);
+    if (found == blocks.end()) continue;
+    const auto position = static_cast<std::uint32_t>(found - blocks.begin()) * tokens;
+    whose = fmt::format("of sequence {}, positions {} to {}", sequence, position, position + tokens - 1);
+    break;
+  }
+  throw RunError(fmt::format("keys and values in flash (the scratch file in engine.kv.scratch), layer {} {}: the slice at {} is "
+                             "not what was written to it (read twice)", layer, whose, damage));
 }
 
 Task<void> KvFlash::write_queued() {
@@ -181,6 +206,7 @@ Task<void> KvFlash::write(Run run) {
   request.from = kv_.memory();
   request.from_offset = run.memory;
   request.issuer = options_.issuer;
+  if (sums_) sums_->take(request);
   stats_.written += request.to.length;
   ++stats_.writes;
   begins(writing_);

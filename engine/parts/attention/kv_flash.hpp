@@ -6,16 +6,20 @@
 
 #include "engine/machine/machine.hpp"
 #include "engine/parts/attention/kv_cache.hpp"
+#include "engine/parts/attention/kv_sums.hpp"
 
 namespace vitro {
 
 struct KvFlashOptions {
   bool prefetch = true;  // a layer is read while the one before it computes what follows its attention; else when it attends
+  bool checksums = true;  // what is read is held against what was written (kv_sums.hpp)
   UnitId issuer{};       // the core that issues reads and writes
 };
 
 struct KvFlashStats {
   Bytes written = 0, read = 0;
+  Bytes verified = 0;                   // of those read: held against their checksums
+  std::uint64_t read_again = 0;         // requests that brought other bytes than were written, and were repeated
   std::uint64_t writes = 0, reads = 0;  // requests
   Picoseconds reading{0};               // with a read outstanding
   Picoseconds stalled{0};               // of it, while attention waited
@@ -32,10 +36,14 @@ struct KvFlashStats {
 // there once, and not read at all; what was in flash before the prompt is read once. A layer's first chunk may begin while the last blocks
 // of the layer before are on their way out of buffers that it does not need yet.
 //
+// With checksums each slice has one, taken as it is written. What a read brings is held against it before attention sees it; a read that
+// brought other bytes is done once more, and then the step fails and names file, sequence, layer and offset.
+//
 // Lives on the policy's executor. Between steps reads for the next one's first layer may be in flight: settle() before it dies.
 class KvFlash {
  public:
-  // Makes the file. Throws RunError when there is no room for it. Requires: kv.tiered(); it outlives this.
+  // Makes the file. Throws RunError when there is no room for it, ConfigError when there is none for the checksums. Requires:
+  // kv.tiered(); it outlives this.
   KvFlash(Machine& machine, KvCache& kv, KvFlashOptions options);
 
   // A step of these rows, of which `kv` knows nothing yet, begins. Throws RunError, after which end_step() is due, too.
@@ -91,6 +99,7 @@ class KvFlash {
   Task<void> write_queued();
   Task<void> write(Run run);
   Task<void> join_prompt(bool failed);
+  [[noreturn]] void fail_as_damaged(std::uint32_t layer, std::size_t first, Bytes begin, Bytes damage) const;
   Extent extent(std::uint32_t layer, std::uint32_t place, std::size_t count) const;
   void begins(Outstanding& outstanding);
   void ends(Outstanding& outstanding, std::string_view name);
@@ -99,6 +108,7 @@ class KvFlash {
   KvCache& kv_;
   KvFlashOptions options_;
   FileId file_{};
+  std::optional<KvSums> sums_;  // of slices, by layer and place; none: nothing is checked
   TaskScope reads_, writes_;
   std::vector<KvCache::Landing> landing_;  // of the step, by slot
   std::vector<std::optional<Held>> held_;  // by slot

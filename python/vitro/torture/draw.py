@@ -1,6 +1,7 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down. Each function
 draws one section of an engine, as dotted keys. Sections that came later are given generators of their own, so that seeds keep the cases
 that they had."""
+import json
 import random
 
 from ..base.trees import nested
@@ -28,10 +29,15 @@ def case(seed, machine="virtual", device=None):
     engine |= depth(random.Random(f"depth {seed}"), engine)
     engine |= expert_cache(random.Random(f"expert cache {seed}"), kind, engine)
     engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), kind, engine)
+    if machine == "virtual" and random.Random(f"hexagon {seed}").random() < 0.4:
+        engine = json.loads(json.dumps(engine).replace('"npu"', '"hexagon"'))  # its stand-in
+    engine |= checked(random.Random(f"checksums {seed}"), engine)
     if "kv.dram_tokens" in engine:
         engine["kv.dram_tokens"] = rng.choice((0, 3, 8))
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, 14)]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
+    reward = judged(random.Random(f"scaling {seed}"), workload, layers, scheme)
+    adapters = adapted(random.Random(f"adapters {seed}"), engine, workload)
     memory = {"budget": f"{2 ** rng.uniform(20, 24) / 2 ** 20:.3f} MiB"} if rng.random() < 0.3 else {}
     if not memory and engine.get("weights.kind", "dram") != "dram" and rng.random() < 0.6:
         memory = {"ffn_in_dram": f"{rng.choice((0, 25, 50, 100))}%"}
@@ -39,8 +45,9 @@ def case(seed, machine="virtual", device=None):
             "workload": workload, "memory": memory}
     if machine == "sim":
         tree["device"] = device
-    return {"seed": seed, "machine": machine, "timing": rng.randint(1, 1 << 30),
-            "model": {"kind": kind, "seed": rng.randint(1, SHAPES), "layers": layers, "format": scheme}, "experiment": tree}
+    case = {"seed": seed, "machine": machine, "timing": rng.randint(1, 1 << 30),
+            "model": {"kind": kind, "seed": rng.randint(1, SHAPES), "layers": layers, "format": scheme}}
+    return case | reward | adapters | {"experiment": tree}
 
 
 def numerics(rng, scheme):
@@ -81,6 +88,50 @@ def staged(rng, engine):
     """No core takes a chunk's attention as a neural engine does."""
     attends = "placement.unit" in engine and engine["kv.format"] in CODED_KV
     return {"placement.kv": "staged"} if attends and rng.random() < 0.5 else {}
+
+
+def checked(rng, engine):
+    """Whether the engine itself holds keys and values that come back from flash against checksums, or what stands before the storage."""
+    return {"kv.checksums": rng.random() < 0.6} if "kv.dram_tokens" in engine or engine.get("kv.keep") == "budget" else {}
+
+
+def judged(rng, workload, layers, scheme):
+    """Several samples in place of a batch, and who judges them. -> the reward model, for one that does."""
+    if rng.random() < 0.7:
+        return {}
+    del workload["batch"]
+    method = rng.choice(("best_of_n", "beam_search", "beam_search", "self_consistency"))
+    scaling = {"method": method, "samples": rng.choice((1, 2, 3, 4))}
+    if method == "beam_search":
+        scaling |= {"samples": rng.choice((2, 4)), "step": {"max_tokens": rng.randint(1, 4)}}
+        scaling["width"] = rng.choice((1, scaling["samples"] // 2, scaling["samples"]))
+    if scaling["samples"] > 1:
+        workload["sampling"] = {"temperature": 1}
+    workload["scaling"] = scaling
+    if method == "self_consistency":
+        scaling["answer"] = "([a-z])"
+        return {}
+    scaling["scorer"] = {"kind": rng.choice(("log_probability", "regex", "drawn", "model", "model", "model"))}
+    if scaling["scorer"]["kind"] == "regex":
+        scaling["scorer"]["patterns"] = ["a", "[0-9]"]
+    if scaling["scorer"]["kind"] != "model":
+        return {}
+    scaling["scorer"] |= {"suffix": rng.choice(("", " so")), "incremental": rng.random() < 0.7,
+                          "placement": rng.choice(("cores", "cores", "model"))}
+    return {"reward": {"kind": rng.choice(("dense", "mixture")), "seed": rng.randint(1, SHAPES), "layers": rng.randint(1, layers),
+                       "format": scheme, "value_head": True}}
+
+
+def adapted(rng, engine, workload):
+    """Adapters beside the model, and who has which one. -> their seeds."""
+    if rng.random() < 0.7:
+        return {}
+    seeds = [{"seed": rng.randint(1, 4)} for _ in range(rng.randint(1, 2))]
+    names = ["none", *(f"a{i}" for i in range(len(seeds)))]
+    each = "scaling" not in workload and rng.random() < 0.6
+    workload["adapter"] = [rng.choice(names) for _ in range(workload["batch"])] if each else names[-1]
+    engine["lora.order"] = rng.choice(("a_bx", "a_bx", "ab_x"))
+    return {"adapters": seeds}
 
 
 def together(rng, engine):

@@ -51,7 +51,8 @@ def without(device, mechanism):
         for cluster in clusters:
             put(cluster, "cluster_bandwidth", "10000 GB/s")
     elif mechanism == "policy charge":
-        for name in ("plan_step_cycles", "submit_cycles", "cache_lookup_cycles", "cache_update_cycles"):
+        for name in ("plan_step_cycles", "submit_cycles", "cache_lookup_cycles", "cache_update_cycles",
+                     "checksum_cycles"):
             put(tree["cpu"], name, 0)
         tree["cpu"].get("wake_costs", {})["page_fault_cycles"] = 0
         put(tree["ufs"], "issue_fixed", "0 us")

@@ -40,3 +40,15 @@ def test_loads_are_those_of_the_model():
         case = draw.case(seed)
         if case["experiment"]["engine"]["ffn"]["kind"] == "experts":
             assert len(case["experiment"]["engine"]["ffn"]["experts"]["loads"]) == case["model"]["layers"]
+
+
+def test_samples_their_judges_adapters_and_checksums_are_drawn():
+    cases = [draw.case(seed) for seed in range(300)]
+    scaled = [case["experiment"]["workload"]["scaling"] for case in cases if "scaling" in case["experiment"]["workload"]]
+    assert {scaling["method"] for scaling in scaled} == {"best_of_n", "beam_search", "self_consistency"}
+    judges = [scaling.get("scorer", {}).get("kind") for scaling in scaled]
+    assert judges.count("model") == sum("reward" in case for case in cases) > 10
+    assert sum("adapters" in case for case in cases) > 30
+    assert {case["experiment"]["engine"]["kv"].get("checksums") for case in cases} == {None, True, False}
+    assert any('"hexagon"' in json.dumps(case) for case in cases)
+    assert not any('"hexagon"' in json.dumps(draw.case(seed, "host")) for seed in range(50))
