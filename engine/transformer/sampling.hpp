@@ -8,6 +8,7 @@ struct Sampling {
   float temperature = 0;    // 0: greedy
   std::uint32_t top_k = 0;  // 0: all
   float top_p = 1;
+  friend bool operator==(const Sampling&, const Sampling&) = default;
 };
 
 }  // namespace vitro

@@ -275,7 +275,7 @@ Task<std::vector<std::int32_t>> Transformer::run_phases(StepContext* context, Ph
       continue;
     }
     const Shares shares = shares_of(phase, context->rows->size());
-    UnitQueues queues = builder_.build(phase, *context, shares);
+    UnitQueues queues = phase_calls_.of(phase, *context, shares);
     if (std::all_of(queues.begin(), queues.end(), [](const auto& queue) { return queue.empty(); })) continue;
     machine_.clock.charge(PolicyWork::plan_step, calls_in(queues));
     if (options_.adapters != nullptr) count_bypasses(queues, bypass_counts_);

@@ -13,6 +13,7 @@
 #include "engine/transformer/call_builder.hpp"
 #include "engine/transformer/look_ahead.hpp"
 #include "engine/transformer/part_times.hpp"
+#include "engine/transformer/phase_calls.hpp"
 
 namespace vitro {
 
@@ -178,6 +179,7 @@ class Transformer {
   BypassCounts bypass_counts_;
   MoveCounts move_counts_;
   CallBuilder builder_;
+  PhaseCalls phase_calls_;
   Residency& residency_;
   GraphCache& graphs_;
   std::set<StepSize> sizes_begun_;  // whose graphs are loaded, or on their way

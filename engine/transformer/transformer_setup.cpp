@@ -61,6 +61,10 @@ CallOptions call_options(const ModelConfig& config, const TransformerOptions& op
   return call;
 }
 
+bool stay(const Residency& residency, const WeightCopy& copy) {
+  return residency.stays() && (copy.residency == nullptr || copy.residency->stays());
+}
+
 }  // namespace
 
 Batch rows_alone(std::size_t count) {
@@ -95,6 +99,7 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
       phases_(lower(graph_, config_, units_.size(), {.waits_to_attend = kv_.tiered(), .weights = &weights})),
       alone_phases_(phases_alone(graph_, config_, weights, options_)),
       builder_(graph_, config_, weights, residency, buffers_, kv_, call_options(config_, options_, staging_ ? &*staging_ : nullptr)),
+      phase_calls_(builder_, graph_, stay(residency, options_.copy)),
       residency_(residency),
       graphs_(graphs),
       loads_(machine.executor),

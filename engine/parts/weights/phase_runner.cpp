@@ -59,15 +59,20 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
                              TaskScope* scope) {
   for (std::size_t begin = 0; begin < queue->size() && !scope->stop_requested();) {
     if (!residency_.ready(index, begin)) co_await residency_.fetch(index, begin, unit->caps().id);
-    Chain chain = std::move((*queue)[begin].calls);
-    residency_.bind(index, begin, chain);
-    std::size_t end = begin + 1;
     // Items that have nothing to wait for join the chain: a dispatch costs more than many of them. A graph binds so many operands.
-    std::size_t operands = unit->caps().static_graphs ? operands_of(chain) : 0;
+    const bool static_graphs = unit->caps().static_graphs;
+    std::size_t operands = static_graphs ? operands_of((*queue)[begin].calls) : 0, calls = (*queue)[begin].calls.size();
+    std::size_t end = begin + 1;
     for (; end < queue->size() && residency_.ready(index, end); ++end) {
-      if (unit->caps().static_graphs && (operands += operands_of((*queue)[end].calls)) > kGraphOperands) break;
-      residency_.bind(index, end, (*queue)[end].calls);
-      std::move((*queue)[end].calls.begin(), (*queue)[end].calls.end(), std::back_inserter(chain));
+      if (static_graphs && (operands += operands_of((*queue)[end].calls)) > kGraphOperands) break;
+      calls += (*queue)[end].calls.size();
+    }
+    Chain chain = std::move((*queue)[begin].calls);
+    chain.reserve(calls);
+    residency_.bind(index, begin, chain);
+    for (std::size_t item = begin + 1; item < end; ++item) {
+      residency_.bind(index, item, (*queue)[item].calls);
+      std::move((*queue)[item].calls.begin(), (*queue)[item].calls.end(), std::back_inserter(chain));
     }
     machine_.clock.charge(PolicyWork::submit, 1);
     RunResult result = co_await graphs_.run(unit, std::move(chain));
