@@ -260,7 +260,8 @@ class _Planner:
             if "by_ffn" in split or most == 0:
                 continue
             choices = {(hot + more, streamed) for streamed in (most, most // 2 // self.tile * self.tile) if streamed
-                       for more in (0, streamed) if streamed <= hot + more <= self.grains[-1]}
+                       for more in (0, streamed) if streamed <= hot + more <= self.grains[-1]
+                       and hot + more - streamed + streamed / self.model["layers"] <= self.memory.share * self.model["ffn"]}
             workload = self.workload.batches[batch]
             workload.count_steps([(own, workload.reach(own, self.balance.cold_blocks(own, streamed))[0])
                                   for own, streamed in sorted(choices)])
