@@ -1,4 +1,4 @@
-// How attention goes through the stages of the NPU (TTS-NPU 5.2, T-MAN 4.2): one plan, which the simulated NPU prices (hw_models/npu/plan.hpp)
+// How attention goes through the stages of the NPU (TTS-NPU 5.2, T-MAN 4.2): one plan, which the simulated NPU prices (hw_models/npu)
 // and the worker runs (hvx_worker/attention_work.hpp). One header serves all compilers, so plain words, no library and no divisions.
 //
 // A pass is of rows of one sequence. Rows and the query heads that share a head of keys and values are one list of queries, in tiles of 32.

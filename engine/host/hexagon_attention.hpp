@@ -16,7 +16,7 @@ class Attention {
   // True for calls whose heads the worker's tiles hold; all other attention belongs to the cores. Requires: check_call(call) passed.
   static bool takes(const KernelCall& call);
 
-  // Computes the call, in as many requests as it needs. False when a row of a head has no room, or the worker was given up: then some of the
+  // Computes the call, in as many requests as it needs. False when a head's row has no room, or the worker was given up: then some of the
   // output may be there, and a core computes all of it again. Requires: takes(call).
   bool run(const KernelCall& call);
 

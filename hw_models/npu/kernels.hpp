@@ -7,7 +7,8 @@
 //     hmx:                                            # or hvx: where the multiply-adds run
 //       dma:                                          # or l2fetch, vector_load: how the weights come in
 //         float: {q4_0: {packets_per_weight: 0.035}}  # variant, format
-// A format may name one operator: `f16.attention`, whose packets_per_weight are those of an element of keys or values, made tiles of. A second table, `more_kernels:`, of the same form adds entries of another source.
+// A format may name one operator: `f16.attention`, whose packets_per_weight are those of an element of keys or values, made
+// tiles of. A second table, `more_kernels:`, of the same form adds entries of another source.
 //
 // packets_per_weight  of HVX, to make a weight ready (unpack, scale, permute into tiles)
 // gathers_per_weight  vgather or vscatter instructions that TCM carries out one after the other (gather_packets), beside the packets:

@@ -1,5 +1,5 @@
-// What the fields of Kind::attention mean for its stages (engine/base/attention_plan.hpp), and where their buffers stand in TCM. For host and
-// worker; no divisions, which a Hexagon has no instruction for.
+// What the fields of Kind::attention mean for its stages (engine/base/attention_plan.hpp), and where their buffers stand in TCM. For host
+// and worker; no divisions, which a Hexagon has no instruction for.
 #pragma once
 #include "engine/base/attention_plan.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
@@ -18,7 +18,8 @@ struct AttentionTcm {
   uint64_t table = 0, queries = 0, result = 0, tops = 0;
   // Of each buffer. keys, values: as they came; key_tiles [key tiles][depth], value_tiles [depth][kBlockTiles]; weights: P behind its
   // diagonal, [tiles][1 + kBlockTiles]; scores [tiles][kBlockTiles]; output [tiles][depth]; sums as tops: a vector for a pair of rows.
-  uint64_t keys[2] = {}, values[2] = {}, key_tiles[2] = {}, value_tiles[2] = {}, weights[2] = {}, scores[2] = {}, output[2] = {}, sums[2] = {};
+  uint64_t keys[2] = {}, values[2] = {}, key_tiles[2] = {}, value_tiles[2] = {};
+  uint64_t weights[2] = {}, scores[2] = {}, output[2] = {}, sums[2] = {};
   uint64_t end = 0;
 };
 // Requires: op.stages.buffers <= 2.

@@ -1,5 +1,6 @@
-// Products on the matrix unit, and attention, in stages that work at the same time (T-MAN 4.2): the control thread starts each stage when the plan's rule
-// lets it (stage_plan.hpp), the DMA engine, a pool of HVX threads and the matrix unit's thread do the work, and a log says in which order.
+// Products on the matrix unit, and attention, in stages that work at the same time (T-MAN 4.2): the control thread starts each stage when
+// the plan's rule lets it (stage_plan.hpp), the DMA engine, a pool of HVX threads and the matrix unit's thread do the work,
+// and a log says in which order.
 #pragma once
 #include "engine/kernels/hexagon/hvx_worker/operators.hpp"
 

@@ -114,7 +114,8 @@ TEST(HexagonAttention, has_the_bits_of_the_oracle) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
   Rng rng(1);
-  constexpr std::size_t kShapes[][4] = {{1, 1, 1, 32}, {2, 3, 200, 64}, {3, 7, 33, 64}, {1, 70, 300, 32}, {2, 32, 128, 128}, {5, 2, 20, 96}};
+  constexpr std::size_t kShapes[][4] = {{1, 1, 1, 32},   {2, 3, 200, 64},   {3, 7, 33, 64},
+                                          {1, 70, 300, 32}, {2, 32, 128, 128}, {5, 2, 20, 96}};
   std::uint32_t turn = 0;
   for (const auto& [heads, queries, keys, dim] : kShapes) {
     for (const double spread : {1.0, 12.0}) {
