@@ -7,8 +7,7 @@
 //     hmx:                                            # or hvx: where the multiply-adds run
 //       dma:                                          # or l2fetch, vector_load: how the weights come in
 //         float: {q4_0: {packets_per_weight: 0.035}}  # variant, format
-// A format may name one operator: `f16.attention`, whose packets_per_weight are those of an element of keys or values, made
-// tiles of. A second table, `more_kernels:`, of the same form adds entries of another source.
+// A format may name one operator: `f16.attention`. A second table, `more_kernels:`, of the same form adds entries of another source.
 //
 // packets_per_weight  of HVX, to make a weight ready (unpack, scale, permute into tiles)
 // gathers_per_weight  vgather or vscatter instructions that TCM carries out one after the other (gather_packets), beside the packets:
@@ -19,7 +18,8 @@
 // packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute)
 // packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
 //                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64); of a score of attention with all that
-//                     a block of keys takes ("attention.exp_table"), and of an element of its result ("attention.quotient")
+//                     a block of keys takes ("attention.exp_table", whose packets_per_weight are those of an element of keys
+//                     or values that tiles are made of), and of an element of its result ("attention.quotient")
 // tile_rows, tile_columns  rows and columns of the weights, at most, that the kernel's loops take at a time and that lie together
 //                     (T-MAN 4.1). Look-ups stream weights by such tiles, one for each thread. A device whose TCM or vectors are smaller
 //                     than those of the tile's search takes what the search finds for it. On hmx: weights lie in panels of a vector of rows

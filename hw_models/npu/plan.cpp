@@ -273,7 +273,7 @@ TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Ke
   const auto of_all = [times](std::uint64_t of_pass) { return times * static_cast<double>(of_pass); };
   const Bytes kept = work.reused_bytes > 0 ? work.reused_bytes : work.read_bytes;  // keys and values, counted for each row
   TileGroup all{kept / rows + work.read_bytes - kept, work.written_bytes, 0, 0, 0};
-  const double packets = of_all(pass.made()) * kernel.packets_per_weight + of_all(pass.scores()) * packets_of_element(softmax) +
+  const double packets = of_all(pass.made()) * softmax.packets_per_weight + of_all(pass.scores()) * packets_of_element(softmax) +
                          of_all(pass.results()) * packets_of_element(quotient) +
                          static_cast<double>(queries * work.head_columns) * parts_.packets_per_activation;
   all.vector = vector_seconds(packets, kernel);

@@ -28,10 +28,10 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hvx.dma.int16_tables.FORMAT            the same with activations of 14 bits, whose sums of four fill tables of int16 (vlut16)
   hvx.dma.int16_activations.{g32,g64,g128}  packets_per_element  float32 activations to 14 bits in blocks
   hvx.dma.int8_activations.{g32,g64,g128}  packets_per_element  float32 activations to int8 in blocks: what tables are made of
-  hmx.dma.float.f16.attention            packets_per_weight      keys and values to tiles, per element
   hvx.dma.attention.{exp_table,exp_f32,exp_f16}   packets_per_element  a step of attention per score, of blocks of 128 keys: maximum, exp,
                                                                  sum, what is kept (engine/base/attention_plan.hpp)
                      gathers_per_element     vgather instructions among them
+                     packets_per_weight      keys and values to tiles, per element
   hvx.dma.attention.quotient             packets_per_element     the result, per element: division by the sum, from tiles to rows
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
@@ -201,7 +201,8 @@ def prices(executed, static):
     attention = {name: {"packets_per_element": static[f"qf_attention_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16", "quotient")}
     attention["exp_table"]["gathers_per_element"] = 5 / 256  # four vectors of a pair of rows, and what it keeps
     made, packets, *_ = executed["attention"]
-    key_tiles = {"packets_per_weight": (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / made}
+    for name in ("exp_table", "exp_f32", "exp_f16"):
+        attention[name]["packets_per_weight"] = (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / made
     int8_activations, int16_activations = ({f"g{block}": {"packets_per_element": static[f"qf_quantise{wide}_g{block}"]}
                                             for block in (32, 64, 128)} for wide in ("", "_wide"))
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
@@ -209,7 +210,7 @@ def prices(executed, static):
     to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": tile_groups}
     return {
         "hmx": {"dma": {
-            "float": {"f16": {"packets_per_weight": 0, "attention": key_tiles}} | to_tiles | {"q4_0_tile": tile_groups},
+            "float": {"f16": {"packets_per_weight": 0}} | to_tiles | {"q4_0_tile": tile_groups},
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
                     "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},

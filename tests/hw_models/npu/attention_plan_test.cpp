@@ -35,7 +35,7 @@ class AttentionPlan : public testing::Test {
   AttentionPlan() {
     kernel_.matrix = true;
     kernel_.threads = 4;
-    kernel_.packets_per_weight = 0.04;
+    softmax_.packets_per_weight = 0.04;
     softmax_.packets_per_element = 0.3;
     quotient_.packets_per_element = 0.1;
   }
@@ -70,9 +70,9 @@ TEST_F(AttentionPlan, that_is_priced_is_the_one_that_runs) {
 TEST_F(AttentionPlan, keys_are_made_tiles_of_once_for_a_pass_and_scores_and_results_pay_for_each_row) {
   const AttentionCall call{2, 3, 6, 2, 300, 128};
   const double before = packets(call);
-  kernel_.packets_per_weight += 0.01;
+  softmax_.packets_per_weight += 0.01;
   EXPECT_NEAR(packets(call) - before, 0.01 * 2 * 2 * 2 * 320 * 128, 1e-6 * before) << "of two sequences, in whole tiles of keys";
-  kernel_.packets_per_weight -= 0.01;
+  softmax_.packets_per_weight -= 0.01;
   softmax_.packets_per_element += 0.01;
   EXPECT_NEAR(packets(call) - before, 0.01 * 2 * 2 * 18 * 320, 1e-6 * before);
   softmax_.packets_per_element -= 0.01;
@@ -105,7 +105,7 @@ TEST_F(AttentionPlan, fidelities_agree) {
     for (int detailed = 0; detailed < 2; ++detailed) {
       NpuBench bench(phone(), detailed != 0 ? "detailed" : "flow");
       Work work = work_of(call);
-      work.kernel = bench.model().kernel("float", "f16.attention").id;
+      work.kernel = bench.model().kernel("float", "f16").id;
       work.has_own_softmax = work.in_blocks = true;
       work.softmax = bench.model().kernel("attention", "exp_table").id;
       work.quotient = bench.model().kernel("attention", "quotient").id;
