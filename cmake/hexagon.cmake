@@ -16,7 +16,7 @@ file(MAKE_DIRECTORY ${folder})
 # v66: what qemu-hexagon 7.2 runs. -fno-builtin keeps loops from becoming calls of a C library that is not there.
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -Wall -Wextra -I${PROJECT_SOURCE_DIR})
-file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/stage_plan.hpp)
+file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp)
 # Source by source, so that builds with other presets take them from the compiler cache.
 function(hexagon_object file folder)
   get_filename_component(name ${file} NAME_WE)
@@ -29,7 +29,7 @@ function(hexagon_program path)
     COMMAND ${HEXAGON_CXX} --target=hexagon-unknown-linux-musl -nostdlib -static -fuse-ld=lld ${ARGN} -o ${path} DEPENDS ${ARGN} VERBATIM)
 endfunction()
 set(objects)
-foreach(file attention_kernels dma dot_kernels freestanding half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels
+foreach(file attention_work dma dot_kernels freestanding half_kernels layout_kernels lut_kernels main operators matmul rounded_kernels
         row_kernels scaled_kernels stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
   hexagon_object(${source}/hvx_worker/${file}.cpp ${folder})
   list(APPEND objects ${folder}/${file}.o)
@@ -48,7 +48,7 @@ set(VITRO_HEXAGON_COUNTER ${folder}/libvitro_packet_counts.so)
 # The phone's build, but for one thing: QuRT and FastRPC are not there, so functions of their names stand in.
 if(VITRO_TESTS)
   set(phone ${PROJECT_SOURCE_DIR}/tests/engine/kernels/hexagon/phone)
-  file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/stage_plan.hpp
+  file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp
        ${phone}/*.h ${phone}/*.hpp)
   hexagon_object(${source}/hvx_worker/system_qurt.cpp ${folder} -I${phone})
   hexagon_object(${phone}/phone.cpp ${folder} -I${phone})

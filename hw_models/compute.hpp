@@ -46,6 +46,11 @@ struct Work {
   std::uint32_t query_heads = 1;    // attention: heads of one batch row that share keys and values
   bool has_own_softmax = false;     // attention: the softmax of its scores has a price of its own, and `elementwise` is the rest
   std::uint16_t softmax = 0;        // KernelCost::id of that price
+  // Attention as one call: heads of keys and values that it computes, and their columns. in_blocks: `softmax` is the price of a block of
+  // keys with all that its step does, and `quotient` (KernelCost::id) that of the results.
+  std::uint32_t kv_heads = 0, head_columns = 0;
+  bool in_blocks = false;
+  std::uint16_t quotient = 0;
   // Of the bytes read, those of the operand that outlives a step (weights, keys and values), and what has moved since a call
   // read them last: through this unit, and through all units. Never read before: kNever.
   static constexpr Bytes kNever = ~Bytes{0};

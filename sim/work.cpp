@@ -169,18 +169,31 @@ const hw::KernelCost& WorkBuilder::operator_price(const Op& op) {
   return operators_.back().second;
 }
 
-const hw::KernelCost& WorkBuilder::softmax_price(Exponential exponential) {
+const hw::KernelCost& WorkBuilder::softmax_price(std::string_view of, Exponential exponential) {
+  const std::pair key{of, exponential};
   for (const auto& [known, price] : softmaxes_) {
-    if (known == exponential) return price;
+    if (known == key) return price;
   }
-  softmaxes_.emplace_back(exponential, model_.kernel("softmax", fmt::format("exp_{}", to_string(exponential))));
+  softmaxes_.emplace_back(key, model_.kernel(of, fmt::format("exp_{}", to_string(exponential))));
   return softmaxes_.back().second;
 }
 
-// A unit whose table has softmax pays for the exponential of the call's contract: 2^x by table, or the polynomial in float32.
+const hw::KernelCost& WorkBuilder::quotient_price() {
+  if (!quotient_) quotient_ = model_.kernel("attention", "quotient");
+  return *quotient_;
+}
+
+// A unit whose table has softmax pays for the exponential of the call's contract: 2^x by table, or the polynomial in float32. Where it has
+// the steps of attention, these are its price (engine/base/attention_plan.hpp).
 void WorkBuilder::price_scores(const KernelCall& call, const WorkCounts& counts, hw::Work& work) {
-  const hw::KernelCost own = softmax_price(call.variant == variant::kLutExp ? Exponential::table : Exponential::f32);
+  const Exponential exponential = call.variant == variant::kLutExp ? Exponential::table : Exponential::f32;
+  const hw::KernelCost blocks = softmax_price("attention", exponential);
+  const hw::KernelCost own = blocks.per_element ? blocks : softmax_price("softmax", exponential);
   if (!own.per_element) return;
+  work.kv_heads = sliced(call, call.in[1].shape[0]).count;
+  work.head_columns = call.in[1].shape[2];
+  work.in_blocks = blocks.per_element;
+  if (blocks.per_element) work.quotient = quotient_price().id;
   work.has_own_softmax = true;
   work.softmax = own.id;
   work.elements = counts.macs / (2 * call.in[1].shape[2]);
@@ -240,7 +253,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.kernel = price(call).id;
   } else if (call.is<ops::Softmax>()) {
     const auto& softmax = call.get<ops::Softmax>();
-    const hw::KernelCost& own = softmax_price(softmax.exponential);
+    const hw::KernelCost& own = softmax_price("softmax", softmax.exponential);
     work.kernel = own.id;
     work.has_own_rate = own.from_table;
     work.elements = softmax.times * elements(call.in[0]);

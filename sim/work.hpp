@@ -1,6 +1,7 @@
 // From a KernelCall to the numbers that a compute model prices.
 #pragma once
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -16,7 +17,8 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 // operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "int8.w2g64.lut" for
 // look-ups, "float.q4_0.accumulate", "float.f32.attention", "float.f16.halves" for weights and activations in float16 (attention:
 // "float.f16.halves_attention"); "lut.w4g64" for products that the call has carried out that way; "op.rope" and its like in
-// elementwise operations per cycle; "softmax.exp_table", "softmax.exp_f32" for the scores of attention; and "int8_activations.g64" for
+// elementwise operations per cycle; "softmax.exp_table", "softmax.exp_f32" for the scores of attention, or "attention.exp_table"
+// and its like and "attention.quotient" for its steps and results; and "int8_activations.g64" for
 // rounding the floats that look-up tables are made of, by blocks of 64.
 class WorkBuilder {
  public:
@@ -39,7 +41,8 @@ class WorkBuilder {
   };
   const hw::KernelCost& price(const KernelCall& call);
   const hw::KernelCost& operator_price(const Op& op);
-  const hw::KernelCost& softmax_price(Exponential exponential);
+  const hw::KernelCost& softmax_price(std::string_view of, Exponential exponential);  // of: "softmax" alone, or in "attention"
+  const hw::KernelCost& quotient_price();
   void price_scores(const KernelCall& call, const WorkCounts& counts, hw::Work& work);
   void price_tables(const KernelCall& call, hw::Work& work) const;
   void price_rounding(const KernelCall& call, hw::Work& work);
@@ -51,7 +54,8 @@ class WorkBuilder {
   bool lays_out_;
   std::vector<Known> known_;
   std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
-  std::vector<std::pair<Exponential, hw::KernelCost>> softmaxes_;
+  std::vector<std::pair<std::pair<std::string_view, Exponential>, hw::KernelCost>> softmaxes_;
+  std::optional<hw::KernelCost> quotient_;  // of attention's results
   std::vector<std::pair<std::pair<std::string_view, std::uint32_t>, hw::KernelCost>> roundings_;  // by kind and block
   std::set<std::string> unpriced_;
 };

@@ -1,12 +1,14 @@
 #include "engine/host/hexagon_attention.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <numbers>
+#include <tuple>
 #include <utility>
 
 #include "engine/kernels/common/float_copies.hpp"
-#include "engine/kernels/hexagon/attention_stages.hpp"
+#include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/ops/variants.hpp"
@@ -18,44 +20,82 @@ namespace {
 using lut::AttentionCall;
 using lut::AttentionPiece;
 
-constexpr std::uint32_t kMostKeys = 1u << 20;  // of an operator
-
-// A head's columns in whole tiles; those behind its own are zero, which changes no bit.
-std::uint32_t pitch_of(const AttentionCall& attention) { return static_cast<std::uint32_t>(round_up(attention.dim(), kTile)); }
 std::uint16_t* halves(std::byte* at) { return reinterpret_cast<std::uint16_t*>(at); }
+std::uint32_t columns_of(const AttentionCall& attention) { return attention_columns(static_cast<std::uint32_t>(attention.dim())); }
 
-// Pieces of a call that go to the worker together.
-class Pieces {
+// Rows of a sequence that begin with the same token, and heads of keys and values: an operator.
+struct Job {
+  std::vector<AttentionPiece> rows;  // of the first head
+  AttentionPiece widest;             // of all rows of the sequence, the one that sees the most
+  std::uint32_t heads = 1;
+
+  std::uint32_t keys() const {
+    return std::ranges::max_element(rows, {}, [](const AttentionPiece& row) { return row.tokens.count; })->tokens.count;
+  }
+};
+
+// One half of a job that had no room goes to `rest`. False for a single row of a single head.
+bool halve(Job& job, Job& rest) {
+  rest = job;
+  if (job.rows.size() > 1) {
+    const auto half = static_cast<std::ptrdiff_t>(job.rows.size() / 2);
+    rest.rows.assign(job.rows.begin() + half, job.rows.end());
+    job.rows.resize(static_cast<std::size_t>(half));
+    return true;
+  }
+  if (job.heads == 1) return false;
+  job.heads /= 2;
+  rest.heads -= job.heads;
+  rest.rows[0].head += job.heads;
+  return true;
+}
+
+std::vector<Job> jobs_of(const AttentionCall& attention, const Batch& batch) {
+  const std::vector<AttentionPiece> pieces = attention.pieces();
+  const std::size_t heads = pieces.size() / batch->size();
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::vector<AttentionPiece>> rows;  // by sequence and first token
+  for (std::size_t i = 0; i < pieces.size(); i += heads) {
+    rows[{(*batch)[pieces[i].row].sequence, pieces[i].tokens.first}].push_back(pieces[i]);
+  }
+  std::vector<Job> jobs;
+  for (const auto& [key, all] : rows) {
+    const AttentionPiece widest = *std::ranges::max_element(all, {}, [](const AttentionPiece& row) { return row.tokens.count; });
+    for (std::size_t first = 0; first < all.size(); first += kAttentionRows) {
+      const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+      const auto count = static_cast<std::ptrdiff_t>(std::min<std::size_t>(kAttentionRows, all.size() - first));
+      jobs.push_back({{begin, begin + count}, widest, static_cast<std::uint32_t>(heads)});
+    }
+  }
+  return jobs;
+}
+
+// Jobs that go to the worker together.
+class Together {
  public:
-  Pieces(HexagonSession& session, const AttentionCall& attention, std::uint32_t table)
-      : session_(session), attention_(attention), table_(table), pitch_(pitch_of(attention)) {
+  Together(HexagonSession& session, const StageOptions& stages, const AttentionCall& attention, std::uint32_t table)
+      : session_(session), stages_(stages), attention_(attention), table_(table), columns_(columns_of(attention)) {
     session.clear_scratch();
   }
 
-  // `widest`: of the rows of this sequence that see the same first token, the one that sees the most. False when there is no room.
-  bool add(const AttentionPiece& piece, const AttentionPiece& widest) {
-    const Bytes queries = attention_.group() * pitch_ * sizeof(std::uint16_t);
-    const Bytes results = (operators_.size() + 1) * round_up(queries, kVectorBytes);
-    if (operators_.size() == kMostOperators || results > session_.most_results()) return false;
-    const std::optional<std::uint32_t> keys = place_keys({widest.row, piece.head, widest.tokens});
-    const Result<std::uint32_t> at = session_.scratch(queries);
-    if (!keys || !at.ok()) return false;
-    std::uint16_t* q = halves(session_.at(at.value()));
-    attention_.queries(piece, pitch_, q);
-    const float base2 = attention_.scale() * std::numbers::log2e_v<float>;
-    std::transform(q, q + attention_.group() * pitch_, q, [&](std::uint16_t x) { return float_to_half(half_to_float(x) * base2); });
-    session_.written(at.value(), queries);
+  // False when there is no room.
+  bool add(const Job& job) {
     Operator op{};
     op.kind = Kind::attention;
-    op.rows = piece.tokens.count;
-    op.columns = pitch_;
-    op.batch = static_cast<std::uint32_t>(attention_.group());
-    op.bits = lut::kKeyTile / kTile;
-    op.pitch = widest.tokens.count;
-    op.in[0] = at.value();
+    op.rows = job.keys();
+    op.columns = columns_;
+    op.batch = static_cast<std::uint32_t>(job.rows.size() * attention_.group());
+    op.bits = job.heads;
+    op.pitch = static_cast<std::uint32_t>(round_up(job.widest.tokens.count, kTile));
+    op.stages = plan_attention(attention_pass(op), stages_.buffers, stages_.threads);
+    op.out_bytes = static_cast<std::uint32_t>(attention_bytes(op));
+    const Bytes results = results_ + round_up(op.out_bytes, kVectorBytes);
+    if (operators_.size() == kMostOperators || results > session_.most_results() || !valid_attention(op)) return false;
+    const std::optional<std::uint32_t> keys = place_keys(job, op.pitch), queries = keys ? place_queries(job, op) : std::nullopt;
+    if (!queries) return false;
+    op.in[0] = *queries;
     op.in[1] = *keys;
     op.in[2] = table_;
-    op.out_bytes = static_cast<std::uint32_t>(queries);
+    results_ = results;
     operators_.push_back(op);
     return true;
   }
@@ -63,25 +103,63 @@ class Pieces {
   const std::vector<Operator>& operators() const { return operators_; }
 
  private:
-  // All that a row sees of a head, once.
-  std::optional<std::uint32_t> place_keys(const AttentionPiece& piece) {
-    const std::pair key{piece.row, piece.head};
-    if (const auto known = placed_.find(key); known != placed_.end()) return known->second;
-    const std::size_t plane = std::size_t{piece.tokens.count} * pitch_;
-    const Result<std::uint32_t> at = session_.scratch(2 * plane * sizeof(std::uint16_t));
+  // Tiles of queries, multiplied by log2 e / sqrt(dim), and the keys that each sees.
+  std::optional<std::uint32_t> place_queries(const Job& job, const Operator& op) {
+    const AttentionPass pass = attention_pass(op);
+    const Bytes size = query_bytes(op) + op.batch * sizeof(std::uint32_t);
+    const Result<std::uint32_t> at = session_.scratch(size);
     if (!at.ok()) return {};
-    for (std::uint32_t which = 0; which < 2; ++which) {
-      attention_.keys(piece, which, pitch_, halves(session_.at(at.value())) + which * plane);
+    std::uint16_t* tiles = halves(session_.at(at.value()));
+    std::memset(tiles, 0, query_bytes(op));
+    const float base2 = attention_.scale() * std::numbers::log2e_v<float>;
+    std::vector<std::uint16_t> q(attention_.group() * columns_);
+    for (std::uint32_t h = 0; h < job.heads; ++h, tiles += pass.tiles() * pass.depth() * kTileElements) {
+      std::uint32_t query = 0;
+      for (AttentionPiece row : job.rows) {
+        row.head += h;
+        attention_.queries(row, columns_, q.data());
+        for (std::size_t g = 0; g < attention_.group(); ++g, ++query) {
+          std::uint16_t* tile = tiles + std::size_t{query / kTile} * pass.depth() * kTileElements;
+          for (std::uint32_t c = 0; c < columns_; ++c) {
+            const float value = half_to_float(q[g * columns_ + c]) * base2;
+            tile[c / kTile * kTileElements + tile_place(query % kTile, c % kTile)] = float_to_half(value);
+          }
+        }
+      }
     }
-    session_.written(at.value(), 2 * plane * sizeof(std::uint16_t));
+    std::byte* seen = session_.at(at.value()) + query_bytes(op);
+    for (const AttentionPiece& row : job.rows) {
+      for (std::size_t g = 0; g < attention_.group(); ++g, seen += sizeof(std::uint32_t)) {
+        std::memcpy(seen, &row.tokens.count, sizeof(std::uint32_t));
+      }
+    }
+    session_.written(at.value(), size);
+    return at.value();
+  }
+
+  // All that a sequence's rows see of the job's heads, once for all of its jobs.
+  std::optional<std::uint32_t> place_keys(const Job& job, std::uint32_t pitch) {
+    const std::tuple key{job.widest.row, job.rows[0].head, job.heads};
+    if (const auto known = placed_.find(key); known != placed_.end()) return known->second;
+    const std::size_t plane = std::size_t{pitch} * columns_, seen = std::size_t{job.widest.tokens.count} * columns_;
+    const Result<std::uint32_t> at = session_.scratch(2 * job.heads * plane * sizeof(std::uint16_t));
+    if (!at.ok()) return {};
+    std::uint16_t* out = halves(session_.at(at.value()));
+    for (std::uint32_t i = 0; i < 2 * job.heads; ++i, out += plane) {
+      attention_.keys({job.widest.row, job.rows[0].head + i / 2, job.widest.tokens}, i % 2, columns_, out);
+      std::fill(out + seen, out + plane, std::uint16_t{0});
+    }
+    session_.written(at.value(), 2 * job.heads * plane * sizeof(std::uint16_t));
     return placed_[key] = at.value();
   }
 
   HexagonSession& session_;
+  const StageOptions& stages_;
   const AttentionCall& attention_;
-  std::uint32_t table_, pitch_;
+  std::uint32_t table_, columns_;
+  Bytes results_ = 0;
   std::vector<Operator> operators_;
-  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> placed_;  // by row and head
+  std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> placed_;  // by row, first head and heads
 };
 
 }  // namespace
@@ -89,7 +167,7 @@ class Pieces {
 bool Attention::takes(const KernelCall& call) {
   if (!call.is<ops::Attention>() || call.variant != variant::kLutExp) return false;
   const AttentionCall attention(kernel_set("auto"), call);
-  if (pitch_of(attention) > kMostDepth * kTile || attention.group() > kTile) return false;
+  if (columns_of(attention) > kMostHeadColumns || attention.group() > kTile) return false;
   return std::ranges::all_of(*call.batch, [](const SeqPos& row) { return row.position < kMostKeys; });
 }
 
@@ -106,22 +184,31 @@ bool Attention::run(const KernelCall& call) {
 bool Attention::run_f32(const KernelCall& call) {
   if (!place_table()) return false;
   const AttentionCall attention(kernel_set("auto"), call);
-  const std::vector<AttentionPiece> pieces = attention.pieces();
-  const auto key_of = [&](const AttentionPiece& piece) { return std::pair{(*call.batch)[piece.row].sequence, piece.tokens.first}; };
-  std::map<std::pair<std::uint32_t, std::uint32_t>, AttentionPiece> widest;
-  for (const AttentionPiece& piece : pieces) {
-    AttentionPiece& known = widest.try_emplace(key_of(piece), piece).first->second;
-    if (piece.tokens.count > known.tokens.count) known = piece;
-  }
-  for (std::size_t next = 0; next < pieces.size();) {
-    Pieces request(session_, attention, *table_);
-    for (std::size_t i = next; i < pieces.size() && request.add(pieces[i], widest.at(key_of(pieces[i]))); ++i) {}
-    if (request.operators().empty()) return false;
+  std::vector<Job> jobs = jobs_of(attention, call.batch);
+  for (std::size_t next = 0; next < jobs.size();) {
+    Together request(session_, stages_, attention, *table_);
+    std::size_t end = next;
+    while (end < jobs.size() && request.add(jobs[end])) ++end;
+    if (end == next) {
+      Job rest;
+      if (!halve(jobs[next], rest)) return false;
+      jobs.insert(jobs.begin() + static_cast<std::ptrdiff_t>(next) + 1, std::move(rest));
+      continue;
+    }
     ++requests_;
     const auto answers = session_.run(request.operators());
     if (!answers.ok()) return false;
     for (const std::vector<std::uint32_t>& words : answers.value()) {
-      attention.write(pieces[next++], reinterpret_cast<const std::uint16_t*>(words.data()), pitch_of(attention));
+      const Job& job = jobs[next++];
+      const std::uint32_t columns = columns_of(attention);
+      const auto* out = reinterpret_cast<const std::uint16_t*>(words.data());
+      for (std::uint32_t h = 0; h < job.heads; ++h) {
+        for (AttentionPiece row : job.rows) {
+          row.head += h;
+          attention.write(row, out, columns);
+          out += attention.group() * columns;
+        }
+      }
       ++operators_;
     }
   }

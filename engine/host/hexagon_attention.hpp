@@ -1,20 +1,22 @@
-// Attention by table look-up (variant kLutExp) as operators of the Hexagon worker: one per batch row and KV head.
+// Attention by table look-up (variant kLutExp) as operators of the Hexagon worker: one for up to kAttentionRows rows of a sequence, whose
+// plan is that of the simulated NPU (engine/base/attention_plan.hpp).
 #pragma once
 #include <optional>
 
 #include "engine/host/hexagon_session.hpp"
+#include "engine/host/hexagon_stages.hpp"
 #include "engine/ops/kernel_call.hpp"
 
 namespace vitro::hexagon {
 
 class Attention {
  public:
-  explicit Attention(HexagonSession& session) : session_(session) {}
+  Attention(HexagonSession& session, const StageOptions& stages) : session_(session), stages_(stages) {}
 
   // True for calls whose heads the worker's tiles hold; all other attention belongs to the cores. Requires: check_call(call) passed.
   static bool takes(const KernelCall& call);
 
-  // Computes the call, in as many requests as it needs. False when a piece has no room, or the worker was given up: then some of the
+  // Computes the call, in as many requests as it needs. False when a head's row has no room, or the worker was given up: then some of the
   // output may be there, and a core computes all of it again. Requires: takes(call).
   bool run(const KernelCall& call);
 
@@ -26,6 +28,7 @@ class Attention {
   bool run_f32(const KernelCall& call);
 
   HexagonSession& session_;
+  const StageOptions stages_;
   std::optional<std::uint32_t> table_;  // of 2^x, in the session
   std::uint64_t operators_ = 0, requests_ = 0;
 };

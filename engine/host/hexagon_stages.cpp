@@ -49,6 +49,8 @@ std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const Stage
                    .once = chosen.room.out == 0 ? 1u : 0u};
 }
 
+bool has_stages(const Operator& op) { return is_staged(op.kind) || op.kind == Kind::attention; }
+
 std::uint64_t steps_of(const StagePlan& plan) { return std::uint64_t{plan.passes} * plan.steps(); }
 
 // Per pass: issue, begin and end of its activations. Per step: of two transfers; begin and end of the matrix unit and of each HVX thread.
@@ -57,7 +59,7 @@ std::uint64_t events_of(const StagePlan& plan) { return 3ull * plan.passes + ste
 bool possible(const StageEvent& event, std::span<const Operator> operators) {
   if (event.mark > static_cast<std::uint8_t>(StageMark::end) || event.stage > kActivations || event.op >= operators.size()) return false;
   const Operator& op = operators[event.op];
-  if (!is_staged(op.kind) || event.step >= steps_of(op.stages)) return false;
+  if (!has_stages(op) || event.step >= steps_of(op.stages)) return false;
   const auto is = [&event](Thread thread) { return event.thread == static_cast<std::uint8_t>(thread); };
   const bool transfer = event.stage != kVector && event.stage != kMatrix;
   if (event.mark == static_cast<std::uint8_t>(StageMark::issue)) return is(Thread::control) && transfer;
@@ -87,7 +89,7 @@ Status check_log(std::span<const Operator> operators, std::uint32_t logged, std:
   const auto damaged = [](std::string what) { return Status{Code::unit_lost, "the worker's log of stages was damaged: " + what}; };
   std::uint64_t expected = 0;
   for (const Operator& op : operators) {
-    if (is_staged(op.kind)) expected += events_of(op.stages);
+    if (has_stages(op)) expected += events_of(op.stages);
   }
   if (logged != expected) return damaged(fmt::format("it has {} events (expected {})", logged, expected));
   for (std::size_t i = 0; i < log.size(); ++i) {

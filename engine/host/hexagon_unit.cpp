@@ -25,7 +25,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
       sessions_(std::make_shared<HexagonSessions>(options.transport, options.limits, options.sessions)),
       weights_(*sessions_, memory, options.products),
       worker_(executor, Picoseconds(0), [this](Job job) { execute(std::move(job)); }) {
-  attention_.emplace((*sessions_)[0]);
+  attention_.emplace((*sessions_)[0], options.stages);
   caps_.id = id;
   caps_.kind = UnitKind::npu;
   caps_.name = "hexagon";

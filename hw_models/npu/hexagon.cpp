@@ -43,7 +43,8 @@ TilePlan Hexagon::plan(const Work& work) const {
     const Kernel& rounding = kernels_[work.rounding];
     kernel.packets_per_activation += std::max(rounding.packets_per_element, rounding.gathers_per_element * parts_.gather_packets);
   }
-  return planner_.plan(work, kernel, work.has_own_softmax ? &kernels_[work.softmax] : nullptr);
+  return planner_.plan(work, kernel, work.has_own_softmax ? &kernels_[work.softmax] : nullptr,
+                       work.in_blocks ? &kernels_[work.quotient] : nullptr);
 }
 
 void Hexagon::submit(const Work& work, Callback done) {

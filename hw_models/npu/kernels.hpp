@@ -17,7 +17,9 @@
 // packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5)
 // packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute)
 // packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
-//                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64)
+//                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64); of a score of attention with all that
+//                     a block of keys takes ("attention.exp_table", whose packets_per_weight are those of an element of keys
+//                     or values that tiles are made of), and of an element of its result ("attention.quotient")
 // tile_rows, tile_columns  rows and columns of the weights, at most, that the kernel's loops take at a time and that lie together
 //                     (T-MAN 4.1). Look-ups stream weights by such tiles, one for each thread. A device whose TCM or vectors are smaller
 //                     than those of the tile's search takes what the search finds for it. On hmx: weights lie in panels of a vector of rows

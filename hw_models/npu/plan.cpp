@@ -45,11 +45,12 @@ TilePlan TilePlan::without_memory() const {
   return rest;
 }
 
-TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel, const Kernel* softmax) const {
+TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel, const Kernel* softmax, const Kernel* quotient) const {
   if (work.tcm_bytes > parts_.tcm) {
     throw RunError(
         fmt::format("npu: a call needs {} of operands in TCM, which has {}", format_bytes(work.tcm_bytes), format_bytes(parts_.tcm)));
   }
+  if (softmax && quotient && kernel.matrix && work.kv_heads > 0 && work.macs > 0) return attention(work, kernel, *softmax, *quotient);
   return work.columns > 0 && work.depth > 0 ? product(work, kernel) : chunks(work, kernel, softmax);
 }
 
@@ -58,8 +59,7 @@ double TilePlanner::tile_cycles(std::uint32_t bits) const {
 }
 
 double TilePlanner::element_packets(const Work& work, const Kernel& kernel) const {
-  return static_cast<double>(work.elements) *
-         std::max(kernel.packets_per_element, kernel.gathers_per_element * parts_.gather_packets);
+  return static_cast<double>(work.elements) * packets_of_element(kernel);
 }
 
 double TilePlanner::other_packets(const Work& work, const Kernel& kernel) const {
@@ -246,6 +246,47 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
                    .threads = kernel.threads,
                    .once = room.out == 0 ? 1u : 0u};
   }
+  return plan;
+}
+
+// Passes of all sequences one after the other: the steps of the worker's plan, each with its share of the work.
+TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Kernel& softmax, const Kernel& quotient) const {
+  const std::uint32_t of_sequence = std::max(1u, work.sequence_rows), heads = std::max(1u, work.query_heads);
+  const std::uint64_t queries = std::uint64_t{std::max(1u, work.rows)} * heads * work.kv_heads;
+  const auto keys = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, work.macs / (2 * queries * work.head_columns)));  // the mean
+  std::uint32_t rows = 0, passes = (of_sequence + hexagon::kAttentionRows - 1) / hexagon::kAttentionRows;
+  hexagon::AttentionPass pass;
+  Bytes needed = 0;
+  for (;; passes *= 2) {
+    rows = (of_sequence + passes - 1) / passes;
+    pass = {rows * heads, work.kv_heads, keys, hexagon::attention_columns(work.head_columns)};
+    needed = hexagon::AttentionRoom(pass).all(parts_.buffers);
+    if (needed <= parts_.tcm - work.tcm_bytes) break;
+    if (rows == 1) throw RunError(fmt::format("npu: a row of attention needs {} of TCM", format_bytes(needed)));
+  }
+  TilePlan plan;
+  plan.threads = kernel.threads;
+  plan.streams = true;
+  plan.buffers[0] = needed;
+  plan.stages = hexagon::plan_attention(pass, parts_.buffers, kernel.threads);
+  const double times = static_cast<double>(passes) * std::max(1u, work.rows / of_sequence);
+  const auto of_all = [times](std::uint64_t of_pass) { return times * static_cast<double>(of_pass); };
+  const Bytes kept = work.reused_bytes > 0 ? work.reused_bytes : work.read_bytes;  // keys and values, counted for each row
+  TileGroup all{kept / rows + work.read_bytes - kept, work.written_bytes, 0, 0, 0};
+  const double packets = of_all(pass.made()) * softmax.packets_per_weight + of_all(pass.scores()) * packets_of_element(softmax) +
+                         of_all(pass.results()) * packets_of_element(quotient) +
+                         static_cast<double>(queries * work.head_columns) * parts_.packets_per_activation;
+  all.vector = vector_seconds(packets, kernel);
+  const double cycles = of_all(pass.tile_products()) * tile_cycles(kernel.bits) + of_all(pass.tile_results()) * parts_.tile_out_cycles;
+  all.matrix = cycles / parts_.hmx_clock / parts_.hmx_units;
+  const auto count = static_cast<std::uint32_t>(of_all(plan.stages.groups));
+  const TileGroup full{all.in / count, all.out / count, 2, all.vector / count, all.matrix / count};  // a run of keys, one of values
+  TileGroup last = full;
+  last.in = all.in - (count - 1) * full.in;
+  last.out = all.out - (count - 1) * full.out;
+  plan.pass = {0, 0, count, full, last};
+  write_once(plan.pass, parts_.group);
+  plan.last_pass = plan.pass;
   return plan;
 }
 

@@ -3,14 +3,15 @@
 // same time on different groups, with two buffers between them (T-MAN 4.2). When the activations of all rows do not fit
 // into TCM, rows are split and the weights stream once per part. Other operators are cut into chunks of their operands.
 // Attention fills tiles with the rows of one sequence and the query heads that share a head of keys and values; sequences share none
-// (TTS-NPU 5.2).
+// (TTS-NPU 5.2). As one call it goes through the stages block by block of keys, by the worker's plan (engine/base/attention_plan.hpp).
 // Products by look-up stream tiles of the layout (T-MAN 4.1) instead of whole columns: each thread has rows of its own, in whole vectors,
 // and a part of the depth at a time, for which tables stay in registers. A group is a tile for each thread. Sums that registers can not
 // hold until the next part are in TCM, which leaves less room for groups, or cost loads and stores elsewhere (Spill).
 #pragma once
+#include <algorithm>
 #include <array>
 
-#include "engine/base/stage_plan.hpp"
+#include "engine/base/attention_plan.hpp"
 #include "hw_models/npu/kernels.hpp"
 
 namespace vitro::hw {
@@ -44,8 +45,8 @@ struct TilePlan {
   std::uint32_t passes = 1;
   Pass pass, last_pass;
   std::array<Bytes, 10> buffers{};  // in TCM during a pass; 0: none
-  bool streams = false;             // a product: the buffers above, as many of each stage as its neighbours have between them
-  hexagon::StagePlan stages{};      // of a product on the matrix unit: what the worker runs
+  bool streams = false;             // a product, or attention in blocks: the buffers above
+  hexagon::StagePlan stages{};      // of a product on the matrix unit, or of a pass of attention in blocks: what the worker runs
 
   const Pass& at(std::uint32_t index) const { return index + 1 == passes ? last_pass : pass; }
   Bytes read() const;  // of all passes
@@ -58,9 +59,9 @@ class TilePlanner {
  public:
   explicit TilePlanner(const HexagonParameters& parts) : parts_(parts) {}
 
-  // softmax: of attention whose scores have a price of their own (Work::has_own_softmax), else null.
+  // softmax: of attention whose scores have a price of their own (Work::has_own_softmax), else null; quotient: of attention in blocks.
   // Throws RunError when the smallest tiles of the call do not fit into TCM.
-  TilePlan plan(const Work& work, const Kernel& kernel, const Kernel* softmax = nullptr) const;
+  TilePlan plan(const Work& work, const Kernel& kernel, const Kernel* softmax = nullptr, const Kernel* quotient = nullptr) const;
   // Seconds of a stage of one group, alone on the DRAM; 0 when the stage has nothing to do.
   double time(const TilePlan& plan, const TileGroup& group, Stage stage) const;
   double load_time(const TilePlan& plan, Bytes bytes, double rows) const;  // over the plan's path
@@ -75,12 +76,16 @@ class TilePlanner {
 
  private:
   TilePlan product(const Work& work, const Kernel& kernel) const;
+  TilePlan attention(const Work& work, const Kernel& kernel, const Kernel& softmax, const Kernel& quotient) const;
   TilePlan chunks(const Work& work, const Kernel& kernel, const Kernel* softmax) const;
   Pass product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   Pass tile_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   void spill(Pass& pass, const Kernel& kernel, Bytes stored, Bytes waiting) const;
   double tile_cycles(std::uint32_t bits) const;
   double vector_seconds(double packets, const Kernel& kernel) const { return packets / kernel.threads / parts_.clock; }
+  double packets_of_element(const Kernel& kernel) const {
+    return std::max(kernel.packets_per_element, kernel.gathers_per_element * parts_.gather_packets);
+  }
   double element_packets(const Work& work, const Kernel& kernel) const;
   double other_packets(const Work& work, const Kernel& kernel) const;
 

@@ -12,6 +12,7 @@
 #include "engine/host/hexagon_qemu.hpp"
 #include "engine/host/hexagon_session.hpp"
 #include "engine/host/hexagon_stages.hpp"
+#include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/hexagon/stage_layout.hpp"
@@ -91,6 +92,22 @@ Kernel f16_product() {
   return kernel;
 }
 
+// Two heads of as many keys as fill whole blocks, and columns.
+Kernel attention() {
+  constexpr std::uint32_t kKeys = 512, kQueries = 8, kHeads = 2, kHeadColumns = 128;
+  Kernel kernel{"attention", {}, {}};
+  hexagon::Operator& op = kernel.op;
+  op.kind = Kind::attention;
+  op.rows = op.pitch = kKeys;
+  op.columns = kHeadColumns;
+  op.batch = kQueries;
+  op.bits = kHeads;
+  op.stages = hexagon::plan_attention(hexagon::attention_pass(op), 2, 1);
+  op.out_bytes = static_cast<std::uint32_t>(hexagon::attention_bytes(op));
+  kernel.in = {hexagon::query_bytes(op) + kQueries * sizeof(std::uint32_t), Bytes{kHeads} * 2 * kKeys * kHeadColumns * 2, 65536};
+  return kernel;
+}
+
 Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, Bytes out) {
   Kernel kernel{name, {}, in};
   kernel.op.kind = kind;
@@ -124,6 +141,7 @@ std::vector<Kernel> kernels() {
     }
   }
   all.push_back(f16_product());
+  all.push_back(attention());
   for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) all.push_back(int8_product(bits));
   constexpr Bytes kHalf = kWeights / 2, kDouble = 2 * kWeights;
   all.push_back(conversion("dequantise", Kind::dequantise, {kHalf, kWeights / 16, 128}, 2 * kDouble));
@@ -148,12 +166,14 @@ Json measure(HexagonSession& session, Kernel kernel) {
     const std::uint64_t more = packets - (old == before.end() ? 0 : old->second);
     if (function.starts_with("hvx_") && more > 0) functions[function] = more;
   }
-  const std::uint64_t weights = std::uint64_t{kernel.op.rows} * std::max(kernel.op.columns, 1u);
+  const bool attends = kernel.op.kind == Kind::attention;
+  const std::uint64_t weights = attends ? hexagon::attention_pass(kernel.op).made()  // keys and values that become tiles
+                                        : std::uint64_t{kernel.op.rows} * std::max(kernel.op.columns, 1u);
   return {{"kernel", kernel.name},
           {"weights", weights},
           {"columns", kernel.op.columns},
           {"tile", {kernel.op.tile.rows, kernel.op.tile.columns}},
-          {"most_rows", kernel.op.bits == 0 ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows},
+          {"most_rows", kernel.op.bits == 0 || attends ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows},
           {"packets", functions}};
 }
 

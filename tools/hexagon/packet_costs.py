@@ -28,6 +28,11 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hvx.dma.int16_tables.FORMAT            the same with activations of 14 bits, whose sums of four fill tables of int16 (vlut16)
   hvx.dma.int16_activations.{g32,g64,g128}  packets_per_element  float32 activations to 14 bits in blocks
   hvx.dma.int8_activations.{g32,g64,g128}  packets_per_element  float32 activations to int8 in blocks: what tables are made of
+  hvx.dma.attention.{exp_table,exp_f32,exp_f16}   packets_per_element  a step of attention per score, of blocks of 128 keys: maximum, exp,
+                                                                 sum, what is kept (engine/base/attention_plan.hpp)
+                     gathers_per_element     vgather instructions among them
+                     packets_per_weight      keys and values to tiles, per element
+  hvx.dma.attention.quotient             packets_per_element     the result, per element: division by the sum, from tiles to rows
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
                      gathers_per_element     vgather instructions among them, which wait for memory
@@ -49,7 +54,7 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_kernels", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "lut_kernels", "main",
+WORKER_FILES = ("attention_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "lut_kernels", "main",
                 "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
                 "system", "table_kernels", "tile_kernels", "wide_kernels")
 
@@ -66,6 +71,7 @@ TRIP |= {f"qf_lut_dequantise_w{bits}g{group}{z}": 128 * group for bits in (1, 2,
 TRIP |= {f"qf_scaled_unit_w{bits}{form}": 128 * 64 for bits in (1, 2, 3, 4) for form in ("", "_g32")}
 TRIP |= {f"qf_scaled_tables_w{bits}{z}": 128 * 32 for bits in (1, 2, 3, 4) for z in ("", "z")}
 TRIP |= {f"qf_softmax_{name}": 64 for name in ("max", "exp_table", "exp_f16", "exp_f32", "sum")}
+TRIP |= {f"qf_attention_exp_{name}": 2 * 128 for name in ("table", "f16", "f32")} | {"qf_attention_quotient": 128}
 FORMATS = [(bits, group, z) for bits in (1, 2, 3, 4) for group in (32, 64, 128) for z in ("", "z", "r")]
 ROWS = {"": "", "z": "", "r": "_rows"}  # stages of formats with one scale per row are their own
 
@@ -192,6 +198,11 @@ def prices(executed, static):
     passes = static["qf_softmax_max"] + static["qf_softmax_sum"]
     softmax = {name: {"packets_per_element": passes + static[f"qf_softmax_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16")}
     softmax["exp_table"]["gathers_per_element"] = 1 / 64
+    attention = {name: {"packets_per_element": static[f"qf_attention_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16", "quotient")}
+    attention["exp_table"]["gathers_per_element"] = 5 / 256  # four vectors of a pair of rows, and what it keeps
+    made, packets, *_ = executed["attention"]
+    for name in ("exp_table", "exp_f32", "exp_f16"):
+        attention[name]["packets_per_weight"] = (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / made
     int8_activations, int16_activations = ({f"g{block}": {"packets_per_element": static[f"qf_quantise{wide}_g{block}"]}
                                             for block in (32, 64, 128)} for wide in ("", "_wide"))
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
@@ -209,7 +220,7 @@ def prices(executed, static):
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
         "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "int16_tables": all_formats(look_up_wide),
-                        "int8_activations": int8_activations, "int16_activations": int16_activations,
+                        "attention": attention, "int8_activations": int8_activations, "int16_activations": int16_activations,
                         "softmax": softmax}}}
 
 

@@ -8,14 +8,13 @@
 // Beyond float_stages.hpp, I has: exclusive_or, sign_halves (all bits of a lane are its sign), max_half (signed), min_bits (unsigned
 // halves), shift_half<n>, shift_word<n> (to the left), rotate(Vector, bytes), rotate(Q32, bytes), gather(out, table, byte offsets),
 // where_not_above(bits, limit, v): v where bits <= limit as unsigned halves, else 0; add_half_float(hf, hf) -> Q16, add(Q16, hf),
-// subtract(Q32, Q32), narrow(PairQ32): halves, lo in the even lanes.
+// subtract(Q32, Q32), narrow(PairQ32): halves, lo in the even lanes; low_halves(a, b), high_halves(a, b): of a's words, then of b's.
 #pragma once
 #include "engine/kernels/hexagon/hmx.hpp"
 
 namespace vitro::hexagon {
 
 inline constexpr uint16_t kLowestHalf = 0xfbff;           // -65504, in place of minus infinity, which qfloat may not have
-inline constexpr uint32_t kMostDepth = 8, kMostStep = 8;  // tiles: of a head's dimension, and of the keys of one step
 
 // Bits of halves so that signed integers compare as their values do; its own inverse.
 template <class I>
@@ -153,102 +152,68 @@ inline float reciprocal(uint16_t x) {
   return static_cast<float>(quotient) * __builtin_bit_cast(float, scale << 23);
 }
 
-struct AttentionShape {
-  uint32_t queries;  // of this tile: 1 to 32
-  uint32_t keys;
-  uint32_t depth;  // tiles of a head's dimension: dim = 32 depth
-  uint32_t step;   // tiles of keys that a step takes together
+// Lines 3 to 5 of Algorithm 1 for a pair of rows and a block of keys, `tiles` vectors of scores kTilePairs apart: P stands behind the
+// diagonal of what is kept, so that line 6 is one product. `diagonal`: kDiagonal of this pair.
+template <class I, class Exp>
+[[gnu::always_inline]] inline void softmax_pair(const typename I::Vector* s, uint32_t tiles, const uint16_t* table,
+                                                const typename I::Vector& diagonal, typename I::Vector& top, typename I::Vector& sum,
+                                                typename I::Vector* kept, typename I::Vector* p) {
+  constexpr int kOne = 0x3c00;
+  const typename I::Vector before = top;
+  auto highest = ordered<I>(before);
+#pragma GCC unroll 4
+  for (uint32_t t = 0; t < tiles; ++t) highest = I::max_half(highest, ordered<I>(s[t * kTilePairs]));
+#pragma GCC unroll 5
+  for (int bytes = 64; bytes >= 4; bytes /= 2) highest = I::max_half(highest, I::rotate(highest, bytes));
+  const typename I::Vector now = ordered<I>(highest);
+  Exp::template exp<I>(I::to_half(I::subtract_half(before, now)), table, kept);
+#pragma GCC unroll 4
+  for (uint32_t t = 0; t < tiles; ++t) {
+    Exp::template exp<I>(I::to_half(I::subtract_half(s[t * kTilePairs], now)), table, p + (1 + t) * kTilePairs);
+  }
+  const auto one = I::splat_half(kOne);
+  typename I::PairQ32 total = {I::from_float(I::splat(0)), I::from_float(I::splat(0))};
+#pragma GCC unroll 4
+  for (uint32_t t = 0; t < tiles; ++t) {
+    const auto wide = I::multiply_wide(p[(1 + t) * kTilePairs], one);
+    total = {I::add(total.lo, wide.lo), I::add(total.hi, wide.hi)};
+  }
+#pragma GCC unroll 5
+  for (int bytes = 64; bytes >= 4; bytes /= 2) {
+    total = {I::add(total.lo, I::rotate(total.lo, bytes)), I::add(total.hi, I::rotate(total.hi, bytes))};
+  }
+  top = now;
+  sum = new_sum<I>(*kept, sum, total);
+  p[0] = I::mask(*kept, diagonal);
+}
+
+// Of a tile's vector of scores, which has two rows' 32 keys: those that the rows see stay, of `seen` keys of the tile: a halfword each.
+template <class I>
+[[gnu::always_inline]] inline typename I::Vector seen_scores(const typename I::Vector& s, const typename I::Vector& places, int32_t seen) {
+  const auto lowest = I::splat_half(kLowestHalf);
+  return I::exclusive_or(I::where_not_above(places, I::splat(seen), I::exclusive_or(s, lowest)), lowest);
+}
+
+// The two rows of 64 columns of the result: o of two tiles, divided by the rows' sums.
+template <class I>
+[[gnu::always_inline]] inline typename I::Pair result_rows(const typename I::Vector& first, const typename I::Vector& second, int32_t even,
+                                                           int32_t odd) {
+  const auto a = divided<I>(first, even, odd), b = divided<I>(second, even, odd);
+  return {I::low_halves(a, b), I::high_halves(a, b)};
+}
+
+// Constants of these: of pair i of a tile's rows, the two words' halves that are its diagonal; and the places of keys in a tile, from 1.
+struct AttentionConstants {
+  alignas(128) uint32_t diagonal[kTilePairs][kTile] = {};
+  alignas(128) uint32_t places[kTile] = {};
+  constexpr AttentionConstants() {
+    for (uint32_t i = 0; i < kTilePairs; ++i) {
+      diagonal[i][2 * i] = 0xffff;
+      diagonal[i][2 * i + 1] = 0xffff0000;
+    }
+    for (uint32_t w = 0; w < kTile; ++w) places[w] = (w + 1) | (w + 1) << 16;
+  }
 };
-
-// What the kernel keeps in TCM.
-template <class V>
-struct AttentionScratch {
-  V q[kMostDepth * kTilePairs], k[kMostDepth * kTilePairs];       // tiles of Q, and of K transposed
-  V s[kMostStep * kTilePairs], p[(1 + kMostStep) * kTilePairs];   // P stands behind the diagonal of what is kept
-  V w[(1 + kMostStep) * kTilePairs], o[kMostDepth * kTilePairs];  // output so far, above a column of V's tiles
-  V top[kTilePairs], sum[kTilePairs], kept[kTilePairs];
-};
-
-// Tiles of rows [rows, dim] of fp16 as activations, and transposed as weights; rows behind the last one are zero.
-inline void tiles_of_rows(const uint16_t* x, uint32_t rows, uint32_t depth, uint16_t* tiles) {
-  for (uint32_t t = 0; t < depth; ++t, tiles += kTileElements) {
-    for (uint32_t r = 0; r < kTile; ++r) {
-      for (uint32_t c = 0; c < kTile; ++c) tiles[tile_place(r, c)] = r < rows ? x[r * depth * kTile + t * kTile + c] : 0;
-    }
-  }
-}
-inline void tiles_transposed(const uint16_t* x, uint32_t rows, uint32_t depth, uint16_t* tiles) {
-  for (uint32_t t = 0; t < depth; ++t, tiles += kTileElements) {
-    for (uint32_t c = 0; c < kTile; ++c) {
-      for (uint32_t r = 0; r < kTile; ++r) tiles[tile_place(r, c)] = c < rows ? x[c * depth * kTile + t * kTile + r] : 0;
-    }
-  }
-}
-// One tile of columns [first, first + 32) of x.
-inline void tile_of_columns(const uint16_t* x, uint32_t rows, uint32_t depth, uint32_t first, uint16_t* tile) {
-  for (uint32_t r = 0; r < kTile; ++r) {
-    for (uint32_t c = 0; c < kTile; ++c) tile[tile_place(r, c)] = r < rows ? x[r * depth * kTile + first + c] : 0;
-  }
-}
-
-// q: [queries, dim], multiplied by log2 e / sqrt(dim) already; k, v: [keys, dim]; out: [queries, dim]; all fp16. `table`: 2^x, 32768
-// entries.
-// Requires: queries, keys > 0, depth <= kMostDepth, 0 < step <= kMostStep.
-template <class I, class Hmx>
-void attend(const AttentionShape& shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,
-            AttentionScratch<typename I::Vector>& m, Hmx& hmx, uint16_t* out) {
-  const auto halves = [](typename I::Vector* vectors) { return reinterpret_cast<uint16_t*>(vectors); };
-  const uint32_t rows = (shape.queries + 1) / 2 * 2, pairs = rows / 2, row = shape.depth * kTile;
-  tiles_of_rows(q, shape.queries, shape.depth, halves(m.q));
-  for (uint32_t i = 0; i < pairs; ++i) {
-    m.top[i] = I::splat_half(kLowestHalf);
-    m.sum[i] = I::splat_half(0);
-  }
-  for (uint32_t i = 0; i < shape.depth * kTilePairs; ++i) m.o[i] = I::splat_half(0);
-  for (uint32_t first = 0; first < shape.keys; first += shape.step * kTile) {
-    const uint32_t keys = shape.keys - first < shape.step * kTile ? shape.keys - first : shape.step * kTile;
-    const uint32_t tiles = (keys + kTile - 1) / kTile;
-    const auto keys_of = [&](uint32_t t) { return keys - t * kTile < kTile ? keys - t * kTile : kTile; };
-    for (uint32_t t = 0; t < tiles; ++t) {  // line 2
-      uint16_t* s = halves(m.s + t * kTilePairs);
-      tiles_transposed(k + (first + t * kTile) * row, keys_of(t), shape.depth, halves(m.k));
-      hmx.clear(rows);
-      hmx.multiply(halves(m.q), halves(m.k), shape.depth);
-      hmx.store(s);
-      for (uint32_t r = 0; r < rows; ++r) {
-        for (uint32_t c = keys_of(t); c < kTile; ++c) s[tile_place(r, c)] = kLowestHalf;
-      }
-    }
-    for (uint32_t i = 0; i < kTilePairs; ++i) m.p[i] = I::splat_half(0);
-    for (uint32_t i = 0; i < pairs; ++i) {
-      const typename I::Vector before = m.top[i];
-      m.top[i] = row_max<I>(m.s + i, kTilePairs, tiles, before);
-      row_exp<I, ExpByTable>(&before, kTilePairs, 1, m.top[i], table, m.kept + i);
-      row_exp<I, ExpByTable>(m.s + i, kTilePairs, tiles, m.top[i], table, m.p + kTilePairs + i);
-      m.sum[i] = new_sum<I>(m.kept[i], m.sum[i], row_sum<I>(m.p + kTilePairs + i, kTilePairs, tiles));
-      for (uint32_t r = 2 * i; r < 2 * i + 2; ++r) halves(m.p)[tile_place(r, r)] = halves(m.kept + i)[r % 2];
-    }
-    // Line 6 as one product, [diag(kept) P] [O; V]: the rescaled output is in the accumulator's precision.
-    for (uint32_t d = 0; d < shape.depth; ++d) {
-      for (uint32_t i = 0; i < kTilePairs; ++i) m.w[i] = m.o[d * kTilePairs + i];
-      for (uint32_t t = 0; t < tiles; ++t) {
-        tile_of_columns(v + (first + t * kTile) * row, keys_of(t), shape.depth, d * kTile, halves(m.w + (1 + t) * kTilePairs));
-      }
-      hmx.clear(rows);
-      hmx.multiply(halves(m.p), halves(m.w), 1 + tiles);
-      hmx.store(halves(m.o + d * kTilePairs));
-    }
-  }
-  for (uint32_t i = 0; i < pairs; ++i) {
-    const uint16_t* sums = halves(m.sum + i);
-    const auto even = __builtin_bit_cast(int32_t, reciprocal(sums[0])), odd = __builtin_bit_cast(int32_t, reciprocal(sums[1]));
-    for (uint32_t d = 0; d < shape.depth; ++d) {
-      const typename I::Vector done = divided<I>(m.o[d * kTilePairs + i], even, odd);
-      for (uint32_t r = 2 * i; r < 2 * i + 2 && r < shape.queries; ++r) {
-        for (uint32_t c = 0; c < kTile; ++c) out[r * row + d * kTile + c] = reinterpret_cast<const uint16_t*>(&done)[2 * c + r % 2];
-      }
-    }
-  }
-}
+inline constexpr AttentionConstants kAttention;
 
 }  // namespace vitro::hexagon

@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 11;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 12;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -40,8 +40,10 @@ enum class Kind : uint32_t {
   copy,                // ablation, nothing but the bytes: in: nibbles;    out: the same
   exp_table,           // in: fp16 x <= 0 [rows], table fp16 [32768];      out: fp16 2^x
   dequantise_tiles,    // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
-  attention,           // in: q fp16 [batch][columns], k and v fp16 [2][pitch][columns], table fp16 [32768]; bits: tiles of keys in a step;
-                       // out: fp16 [batch][columns] (attention_stages.hpp); batch <= 32, columns: of a head, whole tiles; rows <= pitch
+  attention,           // of queries of one sequence, in stages (attention_layout.hpp). rows: keys; columns: of a head; batch: queries of
+                       // each head of keys and values, of which there are `bits`. in: q fp16 in tiles [bits][batch / 32][columns / 32] and
+                       // behind them the keys that each sees, uint32 [batch]; k and v fp16 [bits][2][pitch][columns], zero behind the
+                       // last key; table fp16 [32768];  out: fp16 [bits][batch][columns]
   matmul_hmx_lut,      // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
   matmul_lut_rounded,  // as matmul_lut with tables of int8 (variant::kInt8Tables): RoundedScale in place of ActivationScale
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
@@ -87,9 +89,9 @@ struct Operator {
   uint32_t bits, zero, group;  // of bit-serial panels: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
   Scales scales;   // of bit-serial panels and matmul_hmx
-  uint32_t pitch;  // attention: rows from the first key to the first value
+  uint32_t pitch;  // attention: rows from the first key of a head to its first value: whole tiles
   TileShape tile;  // of bit-serial panels
-  StagePlan stages;  // of products on the matrix unit
+  StagePlan stages;  // of products on the matrix unit, and of attention
   Spill spill;       // of products by look-up
 };
 static_assert(sizeof(Operator) == 104);

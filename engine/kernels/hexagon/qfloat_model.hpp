@@ -165,6 +165,9 @@ struct QfloatModel {
   static Vector low_halves(const Vector& a, const Vector& b) {
     return halves([&](std::size_t i) { return i < 32 ? word(a, i) : word(b, i - 32); });
   }
+  static Vector high_halves(const Vector& a, const Vector& b) {
+    return halves([&](std::size_t i) { return (i < 32 ? word(a, i) : word(b, i - 32)) >> 16; });
+  }
   static Vector low_bytes(const Vector& a, const Vector& b) {
     return make<std::uint8_t, kVectorBytes>([&](std::size_t i) { return i < 64 ? half(a, i) : half(b, i - 64); });
   }

@@ -96,6 +96,19 @@ def test_the_table_holds_what_the_models_ask_for():
     softmax = table["hvx"]["dma"]["softmax"]
     ways = [softmax[name]["packets_per_element"] for name in ("exp_table", "exp_f16", "exp_f32")]
     assert ways == sorted(ways) and softmax["exp_table"]["gathers_per_element"] == pytest.approx(1 / 64, rel=1e-3)
+    steps = table["hvx"]["dma"]["attention"]  # all that a block takes, so more than its three loops
+    assert all(steps[name]["packets_per_element"] > price for name, price in zip(("exp_table", "exp_f16", "exp_f32"), ways))
+    assert all(steps[name]["packets_per_weight"] > 0 for name in ("exp_table", "exp_f16", "exp_f32")) and steps["quotient"]["packets_per_element"] > 0
+
+
+@pytest.mark.all
+@needs_tools
+def test_an_instruction_less_in_attention_is_seen(tmp_path):
+    """Half of the tiles of values are not stored: wrong, and cheaper."""
+    root = changed_tree(tmp_path, "hvx_worker/strip_kernels.cpp", "    *b++ = Q6_V_hi_W(both);\n", "")
+    weights, packets, *_ = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))["attention"]
+    committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["attention"]["exp_f32"]["packets_per_weight"]
+    assert (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / weights < 0.97 * committed
 
 
 def test_ieee_floats_spare_conversions():

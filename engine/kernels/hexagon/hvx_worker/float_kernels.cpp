@@ -1,5 +1,6 @@
 // The float stages as a phone would run them: in qfloat up to V75, with VITRO_IEEE_FLOATS in IEEE floats as V79 does. Never linked: the
 // emulator has neither, so their price is the packets of their loops (docs/design/hexagon.md).
+#include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/hexagon/float_stages.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
@@ -159,6 +160,25 @@ void qf_softmax_exp_f16(const HVX_Vector* s, uint32_t count, const HVX_Vector* t
 void qf_softmax_exp_f32(const HVX_Vector* s, uint32_t count, const HVX_Vector* top, HVX_Vector* p) {
   row_exp<Isa, ExpByFloat>(s, kTilePairs, count, *top, nullptr, p);
 }
+// Attention's steps as they run: a block of 128 keys for each pair of rows, and the results of a head, 64 columns of each pair.
+#define VITRO_ATTENTION(name, exp)                                                                                                      \
+  void qf_attention_##name(const HVX_Vector* s, uint32_t pairs, const uint16_t* table, const HVX_Vector* diagonal, HVX_Vector* top,     \
+                           HVX_Vector* sum, HVX_Vector* kept, HVX_Vector* p) {                                                          \
+    for (uint32_t i = 0; i < pairs; ++i) {                                                                                              \
+      softmax_pair<Isa, exp>(s + i, kKeyBlock / kTile, table, diagonal[i], top[i], sum[i], kept + i, p + i);                            \
+    }                                                                                                                                   \
+  }
+VITRO_ATTENTION(exp_table, ExpByTable)
+VITRO_ATTENTION(exp_f16, ExpByHalf)
+VITRO_ATTENTION(exp_f32, ExpByFloat)
+void qf_attention_quotient(const HVX_Vector* o, uint32_t pairs, const int32_t* shares, uint32_t pitch, HVX_Vector* rows) {
+  for (uint32_t i = 0; i < pairs; ++i, shares += 2, rows += 2 * pitch) {
+    const Isa::Pair both = result_rows<Isa>(o[i], o[kTilePairs + i], shares[0], shares[1]);
+    rows[0] = both.lo;
+    rows[pitch] = both.hi;
+  }
+}
+
 void qf_softmax_sum(const HVX_Vector* p, uint32_t count, const HVX_Vector* kept, HVX_Vector* sum) {
   *sum = new_sum<Isa>(*kept, *sum, row_sum<Isa>(p, kTilePairs, count));
 }

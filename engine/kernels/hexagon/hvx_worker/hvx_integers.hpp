@@ -91,6 +91,7 @@ struct HvxIntegers {
   static Pair deal_words(Vector v) { return pair(Q6_W_vdeal_VVR(v, v, -4)); }
   static Vector max_word(Vector a, Vector b) { return Q6_Vw_vmax_VwVw(a, b); }
   static Vector low_halves(Vector a, Vector b) { return Q6_Vh_vpacke_VwVw(b, a); }  // of a's words, then of b's
+  static Vector high_halves(Vector a, Vector b) { return Q6_Vh_vpacko_VwVw(b, a); }
   static Vector low_bytes(Vector a, Vector b) { return Q6_Vb_vpacke_VhVh(b, a); }   // of a's halfwords, then of b's
   static Vector sums_of_fours(Vector bytes) { return Q6_Vw_vrmpy_VbVb(bytes, splat(0x01010101)); }
 };

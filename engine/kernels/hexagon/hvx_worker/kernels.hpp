@@ -80,10 +80,10 @@ extern "C" void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16
 // for: of columns 0 and 1 in table 2 i, of 2 and 3 in table 2 i + 1, four tables in a vector; planes are or'ed.
 extern "C" void hvx_int8_tiles(const unsigned char* planes, const uint16_t* tables, uint32_t bits, uint32_t pairs, uint32_t tiles,
                                int8_t* out);
-// attention_stages.hpp
-struct AttentionShape;
-extern "C" void float_attention(const AttentionShape* shape, const uint16_t* q, const uint16_t* k, const uint16_t* v, const uint16_t* table,
-                                uint16_t* out);
+// 64 columns of 32 keys, rows `stride` vectors apart, to a pair of tiles of the transpose; of 32 values, as they lie, to a tile of the
+// first 32 columns and one of the others.
+extern "C" void hvx_key_tiles(const uint16_t* rows, uint32_t stride, uint16_t* tiles);
+extern "C" void hvx_value_tiles(const uint16_t* rows, uint32_t stride, uint16_t* first, uint16_t* second);
 extern "C" void hvx_exp(const uint16_t* x, const uint16_t* table, uint32_t vectors, uint16_t* y);
 
 }  // namespace vitro::hexagon

@@ -1,8 +1,9 @@
 #include "engine/kernels/hexagon/hvx_worker/operators.hpp"
 
-#include "engine/kernels/hexagon/attention_stages.hpp"
+#include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
+#include "engine/kernels/hexagon/hvx_worker/stages.hpp"
 #include "engine/kernels/hexagon/hvx_worker/system.hpp"
 #include "engine/kernels/hexagon/layout_stages.hpp"
 
@@ -20,13 +21,11 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   if (rows == 0 || rows > 1u << 26) return false;
   if (is_product(op.kind)) return product_sizes(op, in, out);
   if (op.kind == Kind::attention) {
-    const uint64_t depth = columns / kTile, head = columns * 2;
-    in[0] = op.batch * head;
-    in[1] = (rows + op.pitch) * head;
+    in[0] = query_bytes(op) + op.batch * sizeof(uint32_t);
+    in[1] = uint64_t{op.bits} * 2 * op.pitch * columns * 2;
     in[2] = 65536;
-    out = op.batch * head;
-    return columns % kTile == 0 && depth > 0 && depth <= kMostDepth && op.batch > 0 && op.batch <= kTile && op.bits > 0 &&
-           op.bits <= kMostStep && rows <= op.pitch && op.pitch <= 1u << 20;
+    out = attention_bytes(op);
+    return valid_attention(op);
   }
   const uint64_t vectors = rows / kSuperGroup;
   const bool whole = rows % kSuperGroup == 0;
@@ -125,11 +124,8 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
   for (int i = is_product(op.kind) ? 1 : 0; i < 3; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
   if (is_product(op.kind)) return run_product(op, index, r, progress);
   switch (op.kind) {
-    case Kind::attention: {
-      const AttentionShape shape{op.batch, op.rows, op.columns / kTile, op.bits};
-      float_attention(&shape, halves(a), halves(b), halves(b) + op.pitch * op.columns, halves(c), out_halves);
-      break;
-    }
+    case Kind::attention:
+      return run_staged(op, index, r, progress);
     case Kind::dequantise_tiles:
       float_dequantise_tiles(a, halves(b), halves(c), vectors, out_halves);
       break;

@@ -1,5 +1,6 @@
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
 
+#include "engine/kernels/hexagon/hvx_worker/attention_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/dma.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"
 
@@ -21,7 +22,8 @@ Seat matrix_seat, vector_seats[kMostVectorThreads];
 // The pass at hand. Written by the control thread while no stage works, or before it posts the stage's next step.
 struct {
   StagePass pass;
-  StageTcm place;
+  StageTcm place;           // of a product
+  AttentionWork attention;  // of attention, which has one pass
   Response* response;
   volatile uint32_t* progress;
   uint8_t op;
@@ -48,6 +50,7 @@ void finish(Stage stage) {
 }
 
 unsigned char* at(uint64_t place) { return tcm + static_cast<uint32_t>(place); }
+bool attends() { return now.pass.op->kind == Kind::attention; }
 uint32_t buffer(uint32_t step) { return buffer_of(step, now.pass.op->stages.buffers); }
 
 // Of a transfer: its stage, and its step. The activations of a pass have the step 0.
@@ -56,6 +59,14 @@ void transfer_begun(uint32_t tag) { log(StageMark::begin, tag & 7, static_cast<u
 void transfer_done(uint32_t tag) {
   log(StageMark::end, tag & 7, static_cast<uint8_t>(Thread::engine), tag >> 3);
   if ((tag & 7) < kStages) finish(static_cast<Stage>(tag & 7));
+}
+
+void multiply_group(uint32_t step) {
+  const StagePlan& plan = now.pass.op->stages;
+  float* y = plan.once != 0 ? reinterpret_cast<float*>(at(now.place.result)) + now.matrix.column
+                            : reinterpret_cast<float*>(at(now.place.out[buffer(step)]));
+  multiply_tiles(now.pass, now.matrix, at(now.place.activations), at(now.place.ready[buffer(step)]), y,
+                 plan.once != 0 ? now.pass.op->rows : plan.columns, *now.progress);
 }
 
 // Takes the next step that is posted to a seat.
@@ -74,10 +85,14 @@ extern "C" void vector_thread(void* argument) {
     const uint32_t step = now.vector_step, threads = now.pass.op->stages.threads;
     const uint32_t index = seat.thread - static_cast<uint32_t>(Thread::vector);
     log(StageMark::begin, kVector, seat.thread, step);
-    const uint32_t pieces = pieces_of(now.pass, now.vector);
-    const uint32_t from = first_piece(index, threads, pieces), to = first_piece(index + 1, threads, pieces);
-    if (from < to) {
-      make_tiles(now.pass, now.vector, at(now.place.in[buffer(step)]), from, to, at(now.place.ready[buffer(step)]));
+    if (attends()) {
+      attention_vectors(now.attention, step, index, threads);
+    } else {
+      const uint32_t pieces = pieces_of(now.pass, now.vector);
+      const uint32_t from = first_piece(index, threads, pieces), to = first_piece(index + 1, threads, pieces);
+      if (from < to) {
+        make_tiles(now.pass, now.vector, at(now.place.in[buffer(step)]), from, to, at(now.place.ready[buffer(step)]));
+      }
     }
     log(StageMark::end, kVector, seat.thread, step);
     if (raise(vectors_left, static_cast<uint32_t>(-1)) == 1) finish(kVector);
@@ -89,12 +104,12 @@ extern "C" void matrix_thread(void* argument) {
   for (uint32_t seen = 0;;) {
     seen = wait_for_post(seat, seen);
     const uint32_t step = now.matrix_step;
-    const StagePlan& plan = now.pass.op->stages;
     log(StageMark::begin, kMatrix, seat.thread, step);
-    float* y = plan.once != 0 ? reinterpret_cast<float*>(at(now.place.result)) + now.matrix.column
-                              : reinterpret_cast<float*>(at(now.place.out[buffer(step)]));
-    multiply_tiles(now.pass, now.matrix, at(now.place.activations), at(now.place.ready[buffer(step)]), y,
-                   plan.once != 0 ? now.pass.op->rows : plan.columns, *now.progress);
+    if (attends()) {
+      attention_products(now.attention, step, *now.progress);
+    } else {
+      multiply_group(step);
+    }
     log(StageMark::end, kMatrix, seat.thread, step);
     finish(kMatrix);
   }
@@ -136,7 +151,11 @@ struct Place {
 void queue_weights(const Step& step, uint32_t index) {
   log(StageMark::issue, kIn, static_cast<uint8_t>(Thread::control), index);
   Chain chain(tag_of(kIn, index));
-  load_weights(now.pass, step, at(now.place.in[buffer(index)]), chain);
+  if (attends()) {
+    load_block(now.attention, index, chain);
+  } else {
+    load_weights(now.pass, step, at(now.place.in[buffer(index)]), chain);
+  }
   chain.close();
 }
 
@@ -145,6 +164,11 @@ void queue_results(const Step& step, uint32_t index, bool last) {
   const Operator& op = *now.pass.op;
   log(StageMark::issue, kOut, static_cast<uint8_t>(Thread::control), index);
   Chain chain(tag_of(kOut, index));
+  if (attends()) {
+    const AttentionTcm& place = now.attention.place;
+    chain.add(run_of(at(place.result), now.pass.regions->outbound + op.out, last ? op.out_bytes : 0));
+    return chain.close();
+  }
   unsigned char* to = now.pass.regions->outbound + op.out + now.pass.row * op.rows * sizeof(float);
   const uint32_t pitch = op.rows * sizeof(float);
   if (op.stages.once != 0) {
@@ -170,8 +194,12 @@ void run_pass(const Operator& op) {
   for (uint32_t& count : finished) count = 0;
   log(StageMark::issue, kActivations, static_cast<uint8_t>(Thread::control), 0);
   Chain activations(tag_of(kActivations, 0));
-  const uint32_t bytes = static_cast<uint32_t>(activation_bytes(op, now.pass.rows));
-  activations.add(run_of(now.pass.operand(1) + now.pass.row * op.columns * element_bytes(op), at(now.place.activations), bytes));
+  if (attends()) {
+    load_queries(now.attention, activations);
+  } else {
+    const uint32_t bytes = static_cast<uint32_t>(activation_bytes(op, now.pass.rows));
+    activations.add(run_of(now.pass.operand(1) + now.pass.row * op.columns * element_bytes(op), at(now.place.activations), bytes));
+  }
   activations.close();
   while (true) {
     const uint32_t seen = look(events);
@@ -232,7 +260,11 @@ void run_staged(const Operator& op, uint32_t index, const Regions& regions, vola
   now.response = &regions.response();
   now.progress = &progress;
   now.op = static_cast<uint8_t>(index);
-  now.place = place_stages(op);
+  if (op.kind == Kind::attention) {
+    now.attention = {&op, &regions, tcm, place_attention(op)};
+  } else {
+    now.place = place_stages(op);
+  }
   now.before = 0;
   for (uint32_t row = 0; row < op.batch; row += plan.rows) {
     now.pass = {&op, &regions, row, op.batch - row < plan.rows ? op.batch - row : plan.rows};

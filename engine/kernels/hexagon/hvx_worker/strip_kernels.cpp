@@ -26,14 +26,29 @@ void exchange(HVX_Vector (&rows)[kHalf]) {
   }
 }
 
-// All steps but the last, which the other half of the rows takes part in.
-void transpose(const HVX_Vector* in, HVX_Vector (&rows)[kHalf]) {
+// All steps but the last, which the other half of the rows takes part in. stride: vectors from one row to the next.
+void transpose(const HVX_Vector* in, uint32_t stride, HVX_Vector (&rows)[kHalf]) {
 #pragma unroll
-  for (uint32_t i = 0; i < kHalf; ++i) rows[i] = in[i];
+  for (uint32_t i = 0; i < kHalf; ++i) rows[i] = in[i * stride];
   exchange<1>(rows);
   exchange<2>(rows);
   exchange<4>(rows);
   exchange<8>(rows);
+}
+
+// 64 columns of 32 rows to a pair of tiles.
+[[gnu::always_inline]] inline void pair_of_tiles(const HVX_Vector* in, uint32_t stride, HVX_Vector* out) {
+  HVX_Vector rows[kHalf];
+  transpose(in, stride, rows);
+#pragma unroll
+  for (uint32_t i = 0; i < kHalf; ++i) out[i] = rows[i];
+  transpose(in + kHalf * stride, stride, rows);
+#pragma unroll
+  for (uint32_t i = 0; i < kHalf; ++i) {
+    const HVX_VectorPair both = exchange<kHalf>(out[i], rows[i]);
+    out[i] = Q6_V_lo_W(both);
+    out[i + kHalf] = Q6_V_hi_W(both);
+  }
 }
 
 // What the planes from kPlane on find for eight columns' low or high nibbles: columns 0 and 1, and 2 and 3.
@@ -94,18 +109,21 @@ extern "C" [[gnu::noinline]] void hvx_int8_tiles(const unsigned char* planes, co
 extern "C" [[gnu::noinline]] void hvx_f16_tiles(const unsigned char* strip, uint32_t pairs, uint16_t* tiles) {
   const HVX_Vector* in = vectors_at(strip);
   HVX_Vector* out = vectors_at(tiles);
-  for (uint32_t p = 0; p < pairs; ++p, in += kTile, out += kTile) {
-    HVX_Vector rows[kHalf];
-    transpose(in, rows);
-#pragma unroll
-    for (uint32_t i = 0; i < kHalf; ++i) out[i] = rows[i];
-    transpose(in + kHalf, rows);
-#pragma unroll
-    for (uint32_t i = 0; i < kHalf; ++i) {
-      const HVX_VectorPair both = exchange<kHalf>(out[i], rows[i]);
-      out[i] = Q6_V_lo_W(both);
-      out[i + kHalf] = Q6_V_hi_W(both);
-    }
+  for (uint32_t p = 0; p < pairs; ++p, in += kTile, out += kTile) pair_of_tiles(in, 1, out);
+}
+
+extern "C" [[gnu::noinline]] void hvx_key_tiles(const uint16_t* rows, uint32_t stride, uint16_t* tiles) {
+  pair_of_tiles(vectors_at(rows), stride, vectors_at(tiles));
+}
+
+// Values are weights as they lie: two rows by turns, half by half.
+extern "C" [[gnu::noinline]] void hvx_value_tiles(const uint16_t* rows, uint32_t stride, uint16_t* first, uint16_t* second) {
+  const HVX_Vector* in = vectors_at(rows);
+  HVX_Vector *a = vectors_at(first), *b = vectors_at(second);
+  for (uint32_t i = 0; i < kTilePairs; ++i, in += 2 * stride) {
+    const HVX_VectorPair both = Q6_W_vshuff_VVR(in[stride], in[0], -2);
+    *a++ = Q6_V_lo_W(both);
+    *b++ = Q6_V_hi_W(both);
   }
 }
 

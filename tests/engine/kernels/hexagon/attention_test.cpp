@@ -2,10 +2,12 @@
 #include <cmath>
 #include <memory>
 
-#include "engine/kernels/hexagon/attention_stages.hpp"
+#include "engine/host/hexagon_stages.hpp"
+#include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/hexagon/qfloat_model.hpp"
 #include "engine/kernels/lut/flash_attention.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
+#include "tests/engine/kernels/hexagon/serial_attention.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
 #include "tests/engine/kernels/lut/attention_case.hpp"
 
@@ -31,27 +33,121 @@ Halves scaled_queries(const AttentionCase& c) {
   return out;
 }
 
-Halves on_the_worker(HexagonWorker& worker, const AttentionCase& c) {
-  Halves kv = c.k;
-  kv.insert(kv.end(), c.v.begin(), c.v.end());
-  const auto [queries, keys, dim, query_tile, key_tile] = c.shape;
-  hexagon::Operator op =
-      hexagon_op(Kind::attention, static_cast<std::uint32_t>(keys), static_cast<std::uint32_t>(dim), static_cast<std::uint32_t>(queries));
-  op.bits = static_cast<std::uint32_t>(key_tile / hexagon::kTile);
-  op.pitch = op.rows;
-  return worker.in(0, scaled_queries(c)).in(1, kv).in(2, table()).run<std::uint16_t>(op, c.q.size());
+// Heads of keys and values with their queries, each of which sees the first `seen` keys.
+struct Heads {
+  std::vector<AttentionCase> cases;
+  std::vector<std::uint32_t> seen;
+};
+
+Heads draw_heads(Rng& rng, std::size_t heads, std::size_t queries, std::size_t keys, std::size_t dim, double spread) {
+  Heads drawn;
+  for (std::size_t h = 0; h < heads; ++h) {
+    drawn.cases.push_back(lut::draw_case(rng, {queries, keys, dim, hexagon::kTile, hexagon::kKeyBlock}, spread));
+  }
+  for (std::size_t q = 0; q < queries; ++q) drawn.seen.push_back(1 + static_cast<std::uint32_t>(rng.below(keys)));
+  drawn.seen[rng.below(queries)] = static_cast<std::uint32_t>(keys);
+  return drawn;
 }
 
+Halves by_the_oracle(const Heads& heads) {
+  Halves all;
+  for (const AttentionCase& c : heads.cases) {
+    for (std::size_t q = 0; q < c.shape.queries; ++q) {
+      lut::AttentionShape one = c.shape;
+      one.queries = 1;
+      one.keys = heads.seen[q];
+      const std::size_t dim = one.dim, size = one.keys * dim;
+      const Halves out = lut::flash_attention(one, std::span(c.q).subspan(q * dim, dim), std::span(c.k).first(size),
+                                              std::span(c.v).first(size), c.scale, table());
+      all.insert(all.end(), out.begin(), out.end());
+    }
+  }
+  return all;
+}
+
+hexagon::Operator attention_operator(const Heads& heads, const hexagon::StageOptions& options) {
+  const lut::AttentionShape& shape = heads.cases[0].shape;
+  const auto columns = hexagon::attention_columns(static_cast<std::uint32_t>(shape.dim));
+  hexagon::Operator op = hexagon_op(Kind::attention, static_cast<std::uint32_t>(shape.keys), columns,
+                                    static_cast<std::uint32_t>(shape.queries));
+  op.bits = static_cast<std::uint32_t>(heads.cases.size());
+  op.pitch = static_cast<std::uint32_t>(round_up(shape.keys, hexagon::kTile));
+  op.stages = hexagon::plan_attention(hexagon::attention_pass(op), options.buffers, options.threads);
+  return op;
+}
+
+Halves attend_on_the_worker(HexagonWorker& worker, const Heads& heads, const hexagon::Operator& op) {
+  const hexagon::AttentionPass pass = hexagon::attention_pass(op);
+  const std::size_t dim = heads.cases[0].shape.dim;
+  Halves queries(hexagon::query_bytes(op) / 2), kv(std::size_t{op.bits} * 2 * op.pitch * op.columns);
+  for (std::size_t h = 0; h < heads.cases.size(); ++h) {
+    const AttentionCase& c = heads.cases[h];
+    const Halves q = scaled_queries(c);
+    for (std::uint32_t i = 0; i < op.batch; ++i) {
+      for (std::uint32_t d = 0; d < dim; ++d) {
+        const std::size_t tile = (h * pass.tiles() + i / 32) * pass.depth() + d / 32;
+        queries[tile * hexagon::kTileElements + hexagon::tile_place(i % 32, d % 32)] = q[i * dim + d];
+      }
+    }
+    for (std::size_t which = 0; which < 2; ++which) {
+      const Halves& from = which == 0 ? c.k : c.v;
+      for (std::size_t key = 0; key < op.rows; ++key) {
+        for (std::size_t d = 0; d < dim; ++d) kv[((2 * h + which) * op.pitch + key) * op.columns + d] = from[key * dim + d];
+      }
+    }
+  }
+  for (const std::uint32_t seen : heads.seen) {
+    queries.push_back(static_cast<std::uint16_t>(seen));
+    queries.push_back(static_cast<std::uint16_t>(seen >> 16));
+  }
+  const Halves wide =
+      worker.in(0, queries).in(1, kv).in(2, table()).run<std::uint16_t>(op, std::size_t{op.bits} * op.batch * op.columns);
+  Halves out;
+  for (std::size_t row = 0; row < wide.size(); row += op.columns) {
+    out.insert(out.end(), wide.begin() + static_cast<std::ptrdiff_t>(row), wide.begin() + static_cast<std::ptrdiff_t>(row + dim));
+  }
+  return out;
+}
+
+// Heads, queries of each (with padding, in several tiles), keys (of less than a tile, of several blocks), and a head's columns.
 TEST(HexagonAttention, has_the_bits_of_the_oracle) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
   Rng rng(1);
-  for (const lut::AttentionShape shape :
-       {lut::AttentionShape{1, 1, 32, 32, 32}, {1, 200, 64, 32, 32}, {7, 33, 64, 32, 64}, {32, 130, 32, 32, 128}, {3, 70, 128, 32, 256}}) {
+  constexpr std::size_t kShapes[][4] = {{1, 1, 1, 32},   {2, 3, 200, 64},   {3, 7, 33, 64},
+                                          {1, 70, 300, 32}, {2, 32, 128, 128}, {5, 2, 20, 96}};
+  std::uint32_t turn = 0;
+  for (const auto& [heads, queries, keys, dim] : kShapes) {
     for (const double spread : {1.0, 12.0}) {
-      const AttentionCase c = lut::draw_case(rng, shape, spread);
-      const Halves expected = lut::flash_attention(c.shape, c.q, c.k, c.v, c.scale, table());
-      ASSERT_EQ(on_the_worker(worker, c), expected) << shape.queries << " x " << shape.keys << " x " << shape.dim << ", " << spread;
+      const Heads drawn = draw_heads(rng, heads, queries, keys, dim, spread);
+      const Halves expected = by_the_oracle(drawn);
+      for (std::uint32_t i = 0; i < 3; ++i, ++turn) {
+        const hexagon::StageOptions options{.buffers = turn % 3, .threads = 1u << (turn / 3 + turn) % 3};
+        ASSERT_EQ(attend_on_the_worker(worker, drawn, attention_operator(drawn, options)), expected)
+            << heads << " x " << queries << " x " << keys << " x " << dim << ", " << spread << ", " << options.buffers << " buffers, "
+            << options.threads << " threads";
+      }
+    }
+  }
+}
+
+// What the plan says happens: with two buffers the next block is on its way, and the matrix unit may be at work, while HVX computes.
+TEST(HexagonAttention, stages_overlap_with_two_buffers_alone) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  Rng rng(2);
+  const Heads drawn = draw_heads(rng, 2, 4, 500, 64, 1);
+  for (const std::uint32_t buffers : {0u, 1u, 2u}) {
+    const hexagon::Operator op = attention_operator(drawn, {.buffers = buffers});
+    attend_on_the_worker(worker, drawn, op);
+    const hexagon::StageOverlap overlap = hexagon::overlap_of(op, 0, worker.session().log());
+    EXPECT_EQ(overlap.steps, op.stages.groups);
+    EXPECT_EQ(op.stages.groups, 2 * 4 + 2 * hexagon::groups_ahead(buffers));
+    if (buffers == 2) {
+      EXPECT_EQ(overlap.transfers_ahead, overlap.steps - 1);
+    } else {
+      EXPECT_EQ(overlap.transfers_ahead, 0u) << buffers;
+      EXPECT_EQ(overlap.vectors_with_matrix, 0u) << buffers;
     }
   }
 }
@@ -61,32 +157,37 @@ TEST(HexagonAttention, impossible_shapes_are_refused) {
   HexagonWorker worker;
   hexagon::Operator good = hexagon_op(Kind::attention, 8, 64, 2);
   good.bits = 1;
-  good.pitch = 8;
-  good.out_bytes = 2 * 64 * 2;
+  good.pitch = 32;
   for (int i = 0; i < 3; ++i) good.in[i] = hexagon::kArenaStart;
-  EXPECT_TRUE(worker.session().run({good}).ok());
+  const auto planned = [](hexagon::Operator op) {
+    op.stages = hexagon::plan_attention(hexagon::attention_pass(op), 2, 4);
+    op.out_bytes = static_cast<std::uint32_t>(hexagon::attention_bytes(op));
+    return op;
+  };
+  EXPECT_TRUE(worker.session().run({planned(good)}).ok());
   const auto refused = [&](auto change) {
-    hexagon::Operator bad = good;
+    hexagon::Operator bad = planned(good);
     change(bad);
     return worker.session().run({bad}).status().code == Code::unsupported_shape;
   };
-  EXPECT_TRUE(refused([](auto& op) {
-    op.batch = 33;
-    op.out_bytes = 33 * 128;
-  }));
-  EXPECT_TRUE(refused([](auto& op) {
-    op.columns = 48;
-    op.out_bytes = 2 * 96;
-  }));
-  EXPECT_TRUE(refused([](auto& op) {
-    op.columns = 288;
-    op.out_bytes = 2 * 576;
-  }));
-  EXPECT_TRUE(refused([](auto& op) { op.bits = 0; }));
-  EXPECT_TRUE(refused([](auto& op) { op.bits = 9; }));
+  const auto shape_refused = [&](auto change) {
+    return refused([&](auto& op) {
+      change(op);
+      op = planned(op);
+    });
+  };
+  EXPECT_TRUE(shape_refused([](auto& op) { op.batch = hexagon::kMostQueries + 1; }));
+  EXPECT_TRUE(shape_refused([](auto& op) { op.columns = 96; }));
+  EXPECT_TRUE(shape_refused([](auto& op) { op.columns = 320; }));
+  EXPECT_TRUE(shape_refused([](auto& op) { op.rows = 33; }));
+  EXPECT_TRUE(shape_refused([](auto& op) { op.pitch = 33; }));
+  EXPECT_TRUE(shape_refused([](auto& op) { op.bits = 0; }));
+  EXPECT_TRUE(shape_refused([](auto& op) { op.rows = op.pitch = 0x40000000; }));
   EXPECT_TRUE(refused([](auto& op) { op.rows = 0; }));
-  EXPECT_TRUE(refused([](auto& op) { op.rows = 9; }));
-  EXPECT_TRUE(refused([](auto& op) { op.rows = op.pitch = 0x40000000; }));
+  EXPECT_TRUE(refused([](auto& op) { op.batch = 0; }));
+  EXPECT_TRUE(refused([](auto& op) { ++op.stages.groups; }));
+  EXPECT_TRUE(refused([](auto& op) { op.stages.threads = 3; }));
+  EXPECT_TRUE(refused([](auto& op) { op.stages.buffers = 3; }));
 }
 
 TEST(HexagonAttention, reciprocals_are_rounded_once) {

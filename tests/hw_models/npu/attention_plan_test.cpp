@@ -1,0 +1,119 @@
+// Attention block by block of keys: the simulated NPU prices the worker's plan, and each part of it has a price.
+#include "engine/base/attention_plan.hpp"
+
+#include <gmock/gmock.h>
+
+#include "engine/kernels/hexagon/attention_layout.hpp"
+#include "tests/hw_models/npu/device.hpp"
+
+namespace vitro::hw {
+namespace {
+
+struct AttentionCall {
+  std::uint32_t sequences, rows, query_heads, kv_heads, keys, columns;
+};
+// Of Qwen2.5-1.5B step by step and in a prompt, of a batch, of heads with keys and values of their own, of odd sizes.
+constexpr AttentionCall kCalls[] = {{1, 1, 6, 2, 4096, 128}, {1, 32, 6, 2, 700, 128}, {8, 1, 6, 2, 1000, 128}, {1, 1, 1, 32, 2048, 128},
+                                    {3, 5, 4, 2, 77, 48}};
+
+Work work_of(const AttentionCall& c) {
+  Work work;
+  work.rows = c.sequences * c.rows;
+  work.sequence_rows = c.rows;
+  work.query_heads = c.query_heads;
+  work.kv_heads = c.kv_heads;
+  work.head_columns = c.columns;
+  work.macs = std::uint64_t{2} * work.rows * c.query_heads * c.kv_heads * c.keys * c.columns;
+  work.reused_bytes = Bytes{4} * work.rows * c.kv_heads * c.keys * c.columns;
+  work.read_bytes = work.reused_bytes + Bytes{4} * work.rows * c.query_heads * c.kv_heads * c.columns;
+  work.written_bytes = work.read_bytes - work.reused_bytes;
+  return work;
+}
+
+class AttentionPlan : public testing::Test {
+ protected:
+  AttentionPlan() {
+    kernel_.matrix = true;
+    kernel_.threads = 4;
+    softmax_.packets_per_weight = 0.04;
+    softmax_.packets_per_element = 0.3;
+    quotient_.packets_per_element = 0.1;
+  }
+  TilePlan plan(const AttentionCall& call) const { return TilePlanner(parts_).plan(work_of(call), kernel_, &softmax_, &quotient_); }
+  // Of all threads together.
+  double packets(const AttentionCall& call) const {
+    const Pass pass = plan(call).pass;
+    return ((pass.groups - 1) * pass.full.vector + pass.last.vector) * parts_.clock * kernel_.threads;
+  }
+
+  NpuBench bench_{phone()};
+  HexagonParameters parts_ = bench_.parts();
+  Kernel kernel_, softmax_, quotient_;
+};
+
+TEST_F(AttentionPlan, that_is_priced_is_the_one_that_runs) {
+  for (const AttentionCall& c : kCalls) {
+    hexagon::Operator op{};  // as the host makes it for a pass
+    op.kind = hexagon::Kind::attention;
+    op.rows = c.keys;
+    op.pitch = (c.keys + 31) / 32 * 32;
+    op.columns = hexagon::attention_columns(c.columns);
+    op.batch = c.rows * c.query_heads;
+    op.bits = c.kv_heads;
+    op.stages = plan(c).stages;
+    EXPECT_TRUE(hexagon::valid_attention(op)) << c.keys;
+    EXPECT_EQ(plan(c).pass.groups, c.sequences * op.stages.groups);
+    EXPECT_LE(hexagon::place_attention(op).end, plan(c).buffers[0]);
+  }
+}
+
+TEST_F(AttentionPlan, keys_are_made_tiles_of_once_for_a_pass_and_scores_and_results_pay_for_each_row) {
+  const AttentionCall call{2, 3, 6, 2, 300, 128};
+  const double before = packets(call);
+  softmax_.packets_per_weight += 0.01;
+  EXPECT_NEAR(packets(call) - before, 0.01 * 2 * 2 * 2 * 320 * 128, 1e-6 * before) << "of two sequences, in whole tiles of keys";
+  softmax_.packets_per_weight -= 0.01;
+  softmax_.packets_per_element += 0.01;
+  EXPECT_NEAR(packets(call) - before, 0.01 * 2 * 2 * 18 * 320, 1e-6 * before);
+  softmax_.packets_per_element -= 0.01;
+  quotient_.packets_per_element += 0.01;
+  EXPECT_NEAR(packets(call) - before, 0.01 * 2 * 2 * 18 * 128, 1e-6 * before);
+}
+
+TEST_F(AttentionPlan, matrix_unit_multiplies_scores_and_outputs_and_what_is_kept) {
+  const TilePlan priced = plan({1, 1, 6, 1, 256, 128});
+  const double seconds = (priced.pass.groups - 1) * priced.pass.full.matrix + priced.pass.last.matrix;
+  const double products = 4 * 8 + 4 * 8 + 4, stored = 8 + 2 * 4;  // tiles: Q K^T, P V, the diagonal of the second block; S, and O twice
+  EXPECT_NEAR(seconds * parts_.hmx_clock, products * parts_.tile_cycles_f16 + stored * parts_.tile_out_cycles, 1e-6);
+}
+
+// One matrix unit's tile for up to 32 queries: a longer prompt is more passes, which read keys and values again.
+TEST_F(AttentionPlan, prompts_go_by_32_rows_and_by_fewer_where_tcm_is_small) {
+  const auto groups = [&](std::uint32_t rows) { return plan({1, rows, 6, 2, 512, 128}).pass.groups; };
+  EXPECT_EQ(groups(32), 2 * 4 + 4u);
+  EXPECT_EQ(groups(33), 2 * groups(32));
+  EXPECT_EQ(groups(96), 3 * groups(32));
+  parts_.tcm = 768 * KiB;
+  EXPECT_EQ(groups(32), 2 * 12u);
+  parts_.tcm = 128 * KiB;
+  EXPECT_THROW(groups(1), RunError);
+}
+
+TEST_F(AttentionPlan, fidelities_agree) {
+  for (const AttentionCall& call : kCalls) {
+    double seconds[2];
+    for (int detailed = 0; detailed < 2; ++detailed) {
+      NpuBench bench(phone(), detailed != 0 ? "detailed" : "flow");
+      Work work = work_of(call);
+      work.kernel = bench.model().kernel("float", "f16").id;
+      work.has_own_softmax = work.in_blocks = true;
+      work.softmax = bench.model().kernel("attention", "exp_table").id;
+      work.quotient = bench.model().kernel("attention", "quotient").id;
+      seconds[detailed] = to_seconds(bench.call(work));
+    }
+    EXPECT_NEAR(seconds[0] / seconds[1], 1, 0.05) << call.sequences << " x " << call.rows << ", " << call.keys << " keys";
+  }
+}
+
+}  // namespace
+}  // namespace vitro::hw
