@@ -60,6 +60,7 @@ PHONE = "needs a phone; tests/python/validate/test_bundle.py rehearses it"
 LORA = "needs an adapter; tests/python/engine/test_lora.py makes one"
 HERE = "stands for the reader's own experiment"
 EXCUSED = {
+    "exp.yaml:9: memory.budget": "what is printed; tests/python/running/test_budgets.py", "(...); the smallest that works": "the same",
     "vitro test": "runs the tests",
     "vitro reproduce": HOURS,
     "vitro calibrate": MEASURES, "sudo vitro calibrate": MEASURES, "vitro validate": MEASURES, "sudo vitro validate": MEASURES,
