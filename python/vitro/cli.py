@@ -9,7 +9,7 @@ import typer
 import typer.core
 import typer.main
 
-from .base import terminal
+from .base import process, terminal
 from .base.version import __version__
 from .errors import VitroError
 
@@ -117,6 +117,8 @@ _INTERRUPTED = 130  # what Typer makes of Ctrl-C
 def main(args=None):
     """-> the exit code. Every failure is one message on stderr."""
     terminal.speak_anyhow()
+    if args is None:
+        process.remember_interrupts()
     try:
         code = app(args, prog_name="vitro", standalone_mode=False) or 0
         if code == _INTERRUPTED:

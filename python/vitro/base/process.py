@@ -21,6 +21,20 @@ from . import nursery
 # that holds what a layer frees at once (docs/design/sim-speed.md).
 MALLOC_TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=16384"
 
+_interrupted = threading.Event()
+
+
+def remember_interrupts():
+    """For programs, at their start: a Ctrl-C that the interpreter loses, since it arrives in a callback such as that of a weak reference,
+    ends the next native call before it begins."""
+    def interrupt(number, frame):
+        _interrupted.set()
+        raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
+
+
 _ERRORS = {"ConfigError": ConfigError, "RunError": RunError}
 
 
@@ -97,6 +111,8 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     # Ctrl-C waits until somebody will end the child: within a callback of the interpreter it would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
+        if _interrupted.is_set():
+            raise KeyboardInterrupt
         child = (group.forked(env) if group and forks else None) or subprocess.Popen(
             [sys.executable, "-m", "vitro.base.worker"], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if group:
