@@ -74,13 +74,10 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.kv = read_kv_with(reader.section("kv"), keeps);
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   for (const PlacementConfig::Split& split : engine.placement.splits) {
-    if (!split.hot_by_layer.empty() && engine.ffn.kind != "clusters") {
-      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters)",
-                                    split.by_layer_at, engine.ffn.kind));
-    }
-    if (!split.streamed_at.empty() && engine.ffn.kind != "clusters") {
-      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters)",
-                                    split.streamed_at, engine.ffn.kind));
+    for (const std::string& at : {split.by_layer_at, split.streamed_at}) {
+      if (at.empty() || engine.ffn.kind == "clusters") continue;
+      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters)", at,
+                                    engine.ffn.kind));
     }
   }
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);

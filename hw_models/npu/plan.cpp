@@ -17,6 +17,15 @@ Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
 // Whether the matrix unit's weights are made of bit-serial panels.
 bool panels(const Kernel& kernel) { return kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0; }
 
+// `all` in so many groups of equal work; the last one has what a division of bytes leaves. rows: runs of bytes of each.
+Pass spread(const TileGroup& all, std::uint32_t groups, double rows) {
+  const TileGroup full{all.in / groups, all.out / groups, rows, all.vector / groups, all.matrix / groups};
+  TileGroup last = full;
+  last.in = all.in - (groups - 1) * full.in;
+  last.out = all.out - (groups - 1) * full.out;
+  return {0, 0, groups, full, last};
+}
+
 // A result that is small is collected and written once, behind the last group.
 void write_once(Pass& pass, Bytes most) {
   const Bytes all = (pass.groups - 1) * pass.full.out + pass.last.out;
@@ -280,11 +289,7 @@ TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Ke
   const double cycles = of_all(pass.tile_products()) * tile_cycles(kernel.bits) + of_all(pass.tile_results()) * parts_.tile_out_cycles;
   all.matrix = cycles / parts_.hmx_clock / parts_.hmx_units;
   const auto count = static_cast<std::uint32_t>(of_all(plan.stages.groups));
-  const TileGroup full{all.in / count, all.out / count, 2, all.vector / count, all.matrix / count};  // a run of keys, one of values
-  TileGroup last = full;
-  last.in = all.in - (count - 1) * full.in;
-  last.out = all.out - (count - 1) * full.out;
-  plan.pass = {0, 0, count, full, last};
+  plan.pass = spread(all, count, 2);  // a run of keys, one of values
   write_once(plan.pass, parts_.group);
   plan.last_pass = plan.pass;
   return plan;
@@ -311,11 +316,7 @@ TilePlan TilePlanner::chunks(const Work& work, const Kernel& kernel, const Kerne
   }
   all.vector = vector_seconds(packets, kernel);
   const auto count = static_cast<std::uint32_t>(std::max<Bytes>(1, (bytes + chunk - 1) / chunk));
-  const TileGroup full{all.in / count, all.out / count, all.rows / count, all.vector / count, all.matrix / count};
-  TileGroup last = full;
-  last.in = all.in - (count - 1) * full.in;
-  last.out = all.out - (count - 1) * full.out;
-  plan.pass = {0, 0, count, full, last};
+  plan.pass = spread(all, count, all.rows / count);
   write_once(plan.pass, parts_.group);
   plan.last_pass = plan.pass;
   return plan;

@@ -100,8 +100,7 @@ class ExpertResidency final : public DenseResidency {
   void expect(Pool& pool) const;
   View in_slot(const Pool& pool, std::uint32_t block, std::uint32_t slot) const;
   Task<void> read_now(Place place);
-  // Whether so many rows choose nearly every expert of a layer: seven of eight, if all are chosen alike (1 - exp(-2)).
-  bool wants_all(std::size_t rows) const { return rows * options_.experts_used >= 2 * chosen_.size(); }
+  bool wants_all(std::size_t rows) const { return chooses_nearly_all(rows * options_.experts_used, chosen_.size()); }
   void forget_wrong(std::int16_t layer);
   void read_ahead(std::int16_t layer, const std::vector<bool>& wanted, bool keeps_layer);
 

@@ -12,6 +12,10 @@
 
 namespace vitro {
 
+// Whether so many pairs of a row and an expert leave hardly an expert of a layer out: at two for each, if all are chosen alike, seven of
+// eight are chosen (1 - exp(-2)).
+constexpr bool chooses_nearly_all(std::uint64_t pairs, std::uint64_t experts) { return pairs >= 2 * experts; }
+
 class LookAheadRule {
  public:
   virtual ~LookAheadRule() = default;

@@ -18,8 +18,8 @@ struct BlockLoad {
 };
 
 struct Cluster {
-  static constexpr std::uint32_t kNobodys = ~0u;
-  std::uint32_t group = 0;            // the FFN or expert of the step that it belongs to; kNobodys: read ahead for rows that did not come
+  static constexpr std::uint32_t kNoGroup = ~0u;
+  std::uint32_t group = 0;            // the FFN or expert of the step that it belongs to; kNoGroup: read ahead for rows that did not come
   std::uint32_t partial = 0;          // slot of its partial sum
   bool continues = false;             // adds to the partial sum of the cluster before it
   IndexList neurons;                  // those that are computed: predicted, or all; ascending

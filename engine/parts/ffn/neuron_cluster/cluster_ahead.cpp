@@ -9,15 +9,14 @@ namespace vitro {
 namespace {
 
 constexpr std::array<std::int16_t, 1> kOnlyFfn{-1};
-constexpr std::uint32_t kNearlyAll = 2;  // rows and experts that meet, by expert: then hardly one is left out (as ExpertResidency has it)
 
 }  // namespace
 
-// A prefill needs every neuron, whatever x is: reading can begin. Other steps have hot neurons to look after. Which experts of a mixture is
-// not known yet; rows that would make a step of all of them dense leave hardly one out.
+// A prefill needs every neuron, whatever x is: reading can begin. Other steps have hot neurons to look after. Which experts of a
+// mixture is not known yet: many rows leave hardly one out.
 void ClusterFfn::prepare(std::int16_t layer, std::uint32_t rows, std::uint32_t sequences) {
   const std::uint32_t pairs = rows * options_.experts_used, experts = store_.experts();
-  if (dense(pairs, experts) && (experts == 1 || pairs >= kNearlyAll * experts)) {
+  if (dense(pairs, experts) && (experts == 1 || chooses_nearly_all(pairs, experts))) {
     if (options_.pipeline.kind == PipelineKind::cluster) read_ahead(layer, pairs);
   } else if (experts == 1 && hot_) {
     hot_->prepare(layer, kOnlyFfn, sequences, rows);
@@ -44,7 +43,7 @@ void ClusterFfn::meet(Step& step, std::vector<FfnGroup> groups) {
   for (std::uint32_t g = 0; g < groups.size(); ++g) numbers[groups[g].expert] = g;
   for (Cluster& cluster : step.clusters) {
     const auto found = numbers.find(step.groups[cluster.group].expert);
-    cluster.group = found == numbers.end() ? Cluster::kNobodys : found->second;
+    cluster.group = found == numbers.end() ? Cluster::kNoGroup : found->second;
     if (found != numbers.end() || cluster.stage != Cluster::Stage::waiting) continue;
     cluster.neurons = std::make_shared<const std::vector<std::uint32_t>>();
     cluster.blocks.clear();

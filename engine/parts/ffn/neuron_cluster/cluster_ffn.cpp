@@ -170,10 +170,10 @@ Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   }
   ClusterCalls calls;
   calls.gate = [this, step](const Cluster& cluster, Chain& chain) {
-    if (cluster.group != Cluster::kNobodys) gate_calls(*step, cluster, chain);
+    if (cluster.group != Cluster::kNoGroup) gate_calls(*step, cluster, chain);
   };
   calls.rest = [this, step](const Cluster& cluster, Chain& chain) {
-    if (cluster.group != Cluster::kNobodys) rest_calls(*step, cluster, chain);
+    if (cluster.group != Cluster::kNoGroup) rest_calls(*step, cluster, chain);
   };
   co_await pipeline_.run(&step->clusters, std::move(calls), step->every_neuron);
   if (predictor_ && !step->every_neuron) count_predictions(*step);
@@ -218,7 +218,7 @@ Task<void> ClusterFfn::reduce(const Step* step) {
   for (const std::uint32_t hot : step->hot) count.push_back(hot > 0 ? 1 : 0);
   const std::vector<std::uint32_t> hot = count;
   for (const Cluster& cluster : step->clusters) {
-    if (cluster.group != Cluster::kNobodys) count[cluster.group] = hot[cluster.group] + cluster.partial + 1;
+    if (cluster.group != Cluster::kNoGroup) count[cluster.group] = hot[cluster.group] + cluster.partial + 1;
   }
   TaskScope scope(machine_.executor);
   const std::size_t units = options_.pipeline.units.size();
