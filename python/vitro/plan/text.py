@@ -99,7 +99,9 @@ def _split(planner, split):
     own, name = planner.model["ffn"], planner.settings["accelerator"]
     least, its = min(planner.table[split["batch"]], key=lambda row: row[1].total)
     bound, stays = "", split["stays"]
-    if least > stays == split["wanted"] and planner.memory.share < 1:
+    if split.get("streamed"):
+        bound = ""          # why is said with `streamed`
+    elif least > stays == split["wanted"] and planner.memory.share < 1:
         bound = f"; within {CLIFF:.0%} of the {_ms(its.total)} at {_share(least / own)}, and further from what DRAM holds"
     elif stays != split["wanted"]:
         bound = (f"; {_share(split['wanted'] / own)} would balance better, but what it adds to batch {split['batch'] - 1} does not fit "
@@ -155,11 +157,15 @@ def _predicted_row(planner, split):
 
 
 def _balance_rows(planner, split):
-    """Every eighth of the hot shares that were compared, and the chosen one."""
-    timed = planner.table[split["batch"]]
-    rows = [pair for index, pair in enumerate(timed) if index % max(1, len(timed) // 8) == 0 or pair[0] == split["hot"]]
-    return [{"hot": _share(hot / planner.model["ffn"]), "accelerator": _ms(times.accelerator), "cores": _ms(times.cores),
-             "reads": _ms(times.reads), "shared": _ms(times.shared), "layer": _ms(times.total)} for hot, times in rows]
+    """Every eighth of the hot shares that were compared, and the chosen one, with what of it is streamed."""
+    timed, own, streamed = planner.table[split["batch"]], planner.model["ffn"], split.get("streamed", 0)
+    rows = [(hot, 0, times) for index, (hot, times) in enumerate(timed)
+            if index % max(1, len(timed) // 8) == 0 or (hot == split["hot"] and not streamed)]
+    if streamed:
+        rows = sorted([*rows, (split["hot"], streamed, split["times"])], key=lambda row: row[:2])
+    return [{"hot": _share(hot / own, up=bool(streams)), **({"streamed": _share(streams / own, up=True)} if streams else {}),
+             "accelerator": _ms(times.accelerator), "cores": _ms(times.cores), "reads": _ms(times.reads), "shared": _ms(times.shared),
+             "layer": _ms(times.total)} for hot, streams, times in rows]
 
 
 def _with(value, why):
