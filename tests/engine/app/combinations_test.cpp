@@ -12,8 +12,8 @@ using test::kDense;
 using test::kMixture;
 using testing::StartsWith;
 
-// Of all combinations, each kEvery-th: seven placements follow one another, so every placement and every pair of others has its turn.
-const std::uint64_t kEvery = test::all_or_few(1, 5);
+// Of all combinations, each kEvery-th: six or seven placements follow one another, so every placement has its turn.
+const std::uint64_t kEvery = test::all_or_few(1, 11);
 
 // Two cores and an accelerator of static graphs.
 MachineFactory accelerated(std::uint64_t seed) {
@@ -172,9 +172,10 @@ TEST_F(Combinations, of_keys_and_values_and_placement_have_the_tokens_of_cores) 
     Json engine = {{"kv", kv}, {"prefill_chunk", 4}};
     const Json expected = run(experiment(kDense, engine.dump()), accelerated(1))["tokens"];
     for (const char* placement : {"cores", "shared", "offloaded", "unit", "layers", "chunk_attention"}) {
+      if (++seed % test::all_or_few<std::uint64_t>(1, 5) != 0) continue;
       engine = engine_of({kDense, "dram", "dense", placement});
       engine["kv"] = kv;
-      EXPECT_EQ(run(experiment(kDense, engine.dump()), accelerated(++seed))["tokens"], expected) << engine.dump();
+      EXPECT_EQ(run(experiment(kDense, engine.dump()), accelerated(seed))["tokens"], expected) << engine.dump();
     }
   }
 }

@@ -103,7 +103,7 @@ Json spilled(const std::string& keep, int dram_tokens, const std::string& order)
 TEST_F(KeptSequencesTest, each_turn_says_what_it_says_after_the_whole_text_and_computes_what_is_new) {
   const Anew expected = anew(Json::object());
   std::vector<Json> engines{Json::object(), spilled("first", 0, "layers"), spilled("recent", 16, "chunks"), spilled("sinks", 16, "layers")};
-  engines.resize(test::all_or_few<std::size_t>(4, 3));
+  engines.resize(test::all_or_few<std::size_t>(4, 2));
   std::uint64_t seed = 0;
   for (const Json& engine : engines) {
     for (const char* kept_in : {"dram", "flash"}) {
@@ -125,7 +125,8 @@ TEST_F(KeptSequencesTest, each_turn_says_what_it_says_after_the_whole_text_and_c
 }
 
 TEST_F(KeptSequencesTest, every_format_of_keys_and_values_is_kept) {
-  for (const Format format : kKvFormats) {
+  for (std::size_t i = 0; i < std::size(kKvFormats); i += test::all_or_few(1, 3)) {
+    const Format format = kKvFormats[i];
     const Json engine{{"kv", {{"block_tokens", 8}, {"format", std::string(to_string(format))}}}};
     const Json expected = anew(engine).tokens;
     for (const char* kept_in : {"dram", "flash"}) {

@@ -73,16 +73,16 @@ TEST_P(TortureFinds, a_defect_that_is_put_in_place) {
   EXPECT_THAT(found->why, HasSubstr(GetParam().says));
 }
 
-INSTANTIATE_TEST_SUITE_P(Defects, TortureFinds,
-                         testing::Values(Defect{"a_read_used_before_it_landed", Plant::read_used_before_it_landed,
-                                                "a read of them has not landed"},
-                                         Defect{"a_lease_lost_on_an_error", Plant::lost_lease, "were not returned"},
-                                         Defect{"a_graph_launched_for_one_that_did_not_load", Plant::stale_graph, ""},
-                                         Defect{"a_slot_used_twice", Plant::slot_used_twice, "tokens"},
-                                         Defect{"an_error_swallowed", Plant::swallowed_error, ""},
-                                         Defect{"a_hit_counted_for_a_block_whose_read_failed", Plant::hit_after_failed_read,
-                                                "shadow model: "},
-                                         Defect{"a_completion_that_never_comes", Plant::lost_completion, "never completed"}),
+// Few: those that are found within some seeds. What finds the others is the same code.
+const std::vector<Defect> kDefects{
+    {"a_read_used_before_it_landed", Plant::read_used_before_it_landed, "a read of them has not landed"},
+    {"a_lease_lost_on_an_error", Plant::lost_lease, "were not returned"},
+    {"a_slot_used_twice", Plant::slot_used_twice, "tokens"},
+    {"an_error_swallowed", Plant::swallowed_error, ""},
+    {"a_graph_launched_for_one_that_did_not_load", Plant::stale_graph, ""},
+    {"a_hit_counted_for_a_block_whose_read_failed", Plant::hit_after_failed_read, "shadow model: "},
+    {"a_completion_that_never_comes", Plant::lost_completion, "never completed"}};
+INSTANTIATE_TEST_SUITE_P(Defects, TortureFinds, testing::ValuesIn(kDefects.begin(), kDefects.begin() + test::all_or_few(7, 4)),
                          [](const auto& info) { return info.param.name; });
 
 TEST(Torture, finds_a_cache_that_holds_one_block_too_many) {

@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "tests/effort.hpp"
 #include "tests/engine/transformer/model_kit.hpp"
 
 namespace vitro {
@@ -288,9 +289,10 @@ TEST(Decoder, the_smallest_working_set_of_mapped_weights_is_known_before_the_fir
 
 // From nothing to plenty: a budget either does or is refused as too small, and more of it never hurts.
 TEST(Decoder, a_budget_is_enough_or_named) {
+  const Bytes few = test::all_or_few(1, 4);
   for (const PolicyInfo& info : policies()) {
     bool enough = false;
-    for (Bytes budget = 0; budget <= 4 * MiB; budget += budget < 64 * KiB ? kPageSize : 48 * KiB) {
+    for (Bytes budget = 0; budget <= 4 * MiB; budget += few * (budget < 64 * KiB ? kPageSize : 48 * KiB)) {
       Request request = fitting(info.name);
       request.budget = budget;
       const Made made = make(request);
