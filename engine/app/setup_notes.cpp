@@ -20,6 +20,18 @@ std::string one_float_core(const Experiment& experiment, const LoadedModel& mode
          "engine.activations: int8: integer products of quantised weights)";
 }
 
+std::string idle_balance(const Experiment& experiment) {
+  const PlacementConfig& placement = experiment.engine.placement;
+  if (!placement.balanced) return {};
+  const auto other = std::ranges::find_if_not(placement.units, is_core_name);
+  if (placement.kind == "cores" && other == placement.units.end()) return {};
+  const std::string cause = placement.kind == "cores" ? fmt::format("{} is among the units", *other)
+                                                      : fmt::format("engine.placement.kind is {}", placement.kind);
+  return fmt::format("engine.placement.balance: rates has no effect: {}, and speeds are measured where work is cut for cores alone "
+                     "(engine.placement.kind: cores, units that are cores)",
+                     cause);
+}
+
 // Bytes of each read that brings a missing neuron which fires.
 std::vector<Bytes> reads_of(const BundleLayout& layout, bool two_phases) {
   if (layout.stripes > 1) return std::vector<Bytes>(layout.stripes, layout.piece());
@@ -53,7 +65,8 @@ std::string dear_layout(const Experiment& experiment, const WeightStore& weights
 
 std::vector<std::string> setup_notes(const Experiment& experiment, const LoadedModel& model, const WeightStore& weights,
                                      Bytes flash_bytes) {
-  std::vector<std::string> notes{one_float_core(experiment, model), dear_layout(experiment, weights, flash_bytes)};
+  std::vector<std::string> notes{one_float_core(experiment, model), idle_balance(experiment),
+                                 dear_layout(experiment, weights, flash_bytes)};
   std::erase(notes, "");
   return notes;
 }

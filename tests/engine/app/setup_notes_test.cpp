@@ -39,6 +39,14 @@ TEST(SetupNotes, one_core_that_computes_a_large_model_in_float_is_told) {
   EXPECT_THAT(notes(kSmall, R"({"threads": 1})"), IsEmpty());
 }
 
+TEST(SetupNotes, a_balance_that_nothing_is_measured_for_is_told) {
+  EXPECT_THAT(notes(kLarge, R"({"placement": {"units": ["cpu0", "cpu1"], "balance": "rates"}})"), IsEmpty());
+  EXPECT_THAT(notes(kLarge, R"({"placement": {"units": ["cpu0", "npu"], "balance": "rates"}})"),
+              HasSubstr("balance: rates has no effect: npu is among the units"));
+  EXPECT_THAT(notes(kLarge, R"({"placement": {"kind": "layers", "units": ["cpu0", "cpu1", "npu"], "balance": "rates"}})"),
+              HasSubstr("balance: rates has no effect: engine.placement.kind is layers"));
+}
+
 TEST(SetupNotes, a_layout_of_which_a_neuron_takes_more_reads_is_told_with_what_it_takes) {
   const auto layout = [](const std::string& name, const std::string& more = "", Bytes flash_bytes = 1) {
     return notes(kLarge, R"({"policy": "neuron_cluster", "threads": 2, "layout": ")" + name + "\"" + more + "}", flash_bytes);
