@@ -130,7 +130,8 @@ def pytest(every):
     report.unlink(missing_ok=True)
     # VITRO_ALL_BUILT: tests of the real extension module must then run, not skip.
     # By file: what a module's fixtures make is made once. Three on two cores, since many tests wait for what they have started.
-    command = [sys.executable, "-m", "pytest", "--tb=short", "-n3", "--dist=loadfile", f"--junitxml={report}",
+    # In the order of tests/python/conftest.py, not those of most tests first.
+    command = [sys.executable, "-m", "pytest", "--tb=short", "-n3", "--dist=loadfile", "--no-loadscope-reorder", f"--junitxml={report}",
                *([] if every else ["-m", "not all"]), "tests/tidy", "tests/python"]
     run = subprocess.run(command, cwd=ROOT, env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
     tally = junit(report, "pytest") if report.exists() else Tally()

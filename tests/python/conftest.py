@@ -75,6 +75,16 @@ def server(env, command):
     return _servers[key]
 
 
+# Files that take more than a minute. They go first, so that none is left to one process at the end.
+LONG = ("tools/test_notebooks.py", "composition/test_matrix_on_sim.py", "composition/test_matrix_on_host.py", "study/test_store.py",
+        "tools/test_hexagon_costs.py", "plan/test_planner.py", "tools/test_kernel_costs.py")
+
+
+def pytest_collection_modifyitems(items):
+    first = {Path(__file__).parent / name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: first.get(item.path, len(LONG)))
+
+
 def pytest_unconfigure():
     for one in _servers.values():
         one.close()
