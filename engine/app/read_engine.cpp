@@ -73,11 +73,13 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   }
   engine.kv = read_kv_with(reader.section("kv"), keeps);
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
+  const bool by_neuron = engine.ffn.kind == "clusters" || (engine.ffn.kind == "dense" && engine.weights.kind == "bundles");
   for (const PlacementConfig::Split& split : engine.placement.splits) {
     for (const std::string& at : {split.by_layer_at, split.streamed_at}) {
-      if (at.empty() || engine.ffn.kind == "clusters") continue;
-      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters)", at,
-                                    engine.ffn.kind));
+      if (at.empty() || by_neuron) continue;
+      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters, or dense "
+                                    "with engine.weights.kind: bundles)",
+                                    at, engine.ffn.kind));
     }
   }
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);

@@ -10,12 +10,12 @@
 
 namespace vitro {
 
-SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, const Decoder& model, const std::string& cache_dir,
-                           ScoreFunction function) {
+SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt, const Decoder& model,
+                           const std::string& cache_dir, ScoreFunction function) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   if (scaling.method == ScalingMethod::self_consistency) return;
   if (scaling.scorer.kind == ScorerConfig::Kind::model) {
-    open_reward_model(machine, experiment, model, cache_dir);
+    open_reward_model(machine, experiment, prompt, model, cache_dir);
   } else {
     scorer_ = make_scorer(scaling.scorer, std::move(function), experiment.workload.seed);
   }
@@ -43,14 +43,16 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model, bool p
 
 }  // namespace
 
-void SampleScorer::open_reward_model(Machine& machine, const Experiment& experiment, const Decoder& model, const std::string& cache_dir) {
+void SampleScorer::open_reward_model(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt,
+                                     const Decoder& model, const std::string& cache_dir) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   const ScorerConfig& scorer = scaling.scorer;
   // A recording tells outcomes apart by sequence and position, and two models would use the same ones.
   if (!experiment.engine.record.empty())
     throw ConfigError("engine.record: can not be combined with workload.scaling.scorer.kind: model (remove it, or use another scorer)");
-  if (!experiment.workload.prompt)
-    throw ConfigError("workload.prompt_tokens: a reward model scores text (expected workload.prompt in place of prompt_tokens)");
+  if (!prompt)
+    throw ConfigError("workload.scaling.scorer.kind: model scores text, and the model of this run has no tokenizer (expected model: a GGUF "
+                      "file)");
   const EngineConfig engine = beside(machine, experiment.engine, scorer.beside_model);
   model_ = load_model({scorer.gguf, "", {}}, engine, cache_dir);
   weights_ = model_.open(machine.storage);
@@ -87,7 +89,7 @@ void SampleScorer::open_reward_model(Machine& machine, const Experiment& experim
   limits.max_tokens = static_cast<std::uint32_t>(tokens);
   decoder_ = make_decoder(machine, engine, {}, model_.config, weights_, limits, nullptr, {}, &model);
   scorer_ = std::make_unique<RewardModel>(*decoder_.transformer, *decoder_.residency, *model_.tokenizer, scorer,
-                                          *experiment.workload.prompt, context);
+                                          *prompt, context);
 }
 
 }  // namespace vitro

@@ -9,13 +9,16 @@ namespace vitro {
 class SampleScorer {
  public:
   // A reward model computes on the cores of `model`, or on all of its units, whose sessions the two then share. All its weights are in
-  // DRAM, under the same budget. `function`: for kind python. Throws ConfigError. The machine and the model outlive it.
-  SampleScorer(Machine& machine, const Experiment& experiment, const Decoder& model, const std::string& cache_dir, ScoreFunction function);
+  // DRAM, under the same budget. `prompt`: what samples go on from, as text; none: there is no tokenizer. `function`: for kind python.
+  // Throws ConfigError. The machine and the model outlive it.
+  SampleScorer(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt, const Decoder& model,
+               const std::string& cache_dir, ScoreFunction function);
 
   Scorer* scorer() { return scorer_.get(); }  // null: samples vote
 
  private:
-  void open_reward_model(Machine& machine, const Experiment& experiment, const Decoder& model, const std::string& cache_dir);
+  void open_reward_model(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt,
+                         const Decoder& model, const std::string& cache_dir);
 
   LoadedModel model_;  // of a reward model; so are the next two
   WeightStore weights_;

@@ -117,6 +117,13 @@ std::optional<PartJoules> joules_of_parts(MachineHost& host, const std::vector<P
   return joules;
 }
 
+// Of tokens that were drawn, what they read as; none: there is no tokenizer.
+std::optional<std::string> prompt_text(const Run& run, const GenerationRequest& request) {
+  if (run.experiment.workload.prompt) return *run.experiment.workload.prompt;
+  if (!run.model.tokenizer) return std::nullopt;
+  return run.model.tokenizer->decode(request.prompt);
+}
+
 Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
   Machine& machine = *run->machine;
   request.on_first_token = [&machine, run, decoder, record] {
@@ -270,7 +277,9 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     KeptSequences kept(run.machine, decoder.transformer.get(), workload.kept_in, longest_kept(requests));
     for (GenerationRequest& request : requests) request.kept = &kept;
     std::optional<SampleScorer> sample_scorer;
-    if (workload.scaling) sample_scorer.emplace(*run.machine, experiment, decoder, options.cache_dir, options.scorer);
+    if (workload.scaling) {
+      sample_scorer.emplace(*run.machine, experiment, prompt_text(run, requests.front()), decoder, options.cache_dir, options.scorer);
+    }
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);

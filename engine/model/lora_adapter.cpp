@@ -45,6 +45,24 @@ void LoraAdapter::set_file(FileId file) {
   for (auto& [key, pair] : matrices) pair.a.extent.file = pair.b.extent.file = file;
 }
 
+LoraAdapter LoraAdapter::with_halves() const {
+  LoraAdapter halves{name, file, {}};
+  for (const auto& [key, pair] : matrices) {
+    if (key.first != Role::ffn_gate_up) {
+      halves.matrices[key] = pair;
+      continue;
+    }
+    for (const Role role : {Role::ffn_gate, Role::ffn_up}) {
+      LoraMatrices& half = halves.matrices[{role, key.second}] = pair;
+      half.a.role = half.b.role = role;
+      half.b.rows /= 2;
+      half.b.extent.length /= 2;
+      if (role == Role::ffn_up) half.b.extent.offset += half.b.extent.length;
+    }
+  }
+  return halves;
+}
+
 bool is_adaptable(const Weight& weight, const ModelConfig& base) {
   constexpr Role kAdaptable[] = {Role::attn_q, Role::attn_k,   Role::attn_v,      Role::attn_qkv, Role::attn_output,
                                  Role::ffn_gate, Role::ffn_up, Role::ffn_gate_up, Role::ffn_down, Role::output};

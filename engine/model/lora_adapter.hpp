@@ -27,6 +27,8 @@ struct LoraAdapter {
   const LoraMatrices* find(Role role, int layer) const;
   Extent extent() const;  // from the first byte of all matrices to the last
   void set_file(FileId file);
+  // Matrices of Gate and Up as one (ffn_gate_up) become two that share A, each with its half of B's rows.
+  LoraAdapter with_halves() const;
 };
 
 // The base matrices that can be adapted beside the base: of attention, of a dense FFN, and the output matrix.

@@ -68,8 +68,8 @@ Ffn make_dense(const FfnSetup& setup, const FfnConfig& ffn) {
 
 Ffn make_tiers(const FfnSetup& setup, const FfnConfig& ffn) {
   if (setup.residency.neurons() == nullptr) return make_experts(setup, ffn.experts);
-  return make_experts(setup, ffn.experts, [&](std::vector<ComputeUnit*> units, std::uint32_t max_rows) {
-    return make_neurons(setup, ffn.clusters, std::move(units), max_rows);
+  return make_experts(setup, ffn.experts, [&](std::vector<ComputeUnit*> units, std::uint32_t max_rows, GraphCache& graphs) {
+    return make_neurons(setup, ffn.clusters, std::move(units), max_rows, graphs);
   });
 }
 

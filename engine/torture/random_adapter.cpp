@@ -19,7 +19,6 @@ struct Pair {
   Format format;
 };
 
-// Gate and Up that are one matrix can not be adapted where neurons are computed one by one, so they seldom are.
 std::vector<Pair> drawn_pairs(Rng& rng, const ModelConfig& config) {
   std::vector<Weight> could;
   std::vector<Pair> pairs;
@@ -28,13 +27,12 @@ std::vector<Pair> drawn_pairs(Rng& rng, const ModelConfig& config) {
   }
   const std::size_t always = rng.below(could.size());
   for (std::size_t i = 0; i < could.size(); ++i) {
-    const bool drawn = rng.below(could[i].role == Role::ffn_gate_up ? 8 : 2) == 0;
+    const bool drawn = rng.below(2) == 0;
     const std::uint64_t rank = 1 + rng.below(kMostRank);
-    if (drawn || (i == always && could[i].role != Role::ffn_gate_up)) {
+    if (drawn || i == always) {
       pairs.push_back({could[i], rank, rng.below(2) == 0 ? Format::f32 : Format::f16});
     }
   }
-  if (pairs.empty()) pairs.push_back({could.front(), 1, Format::f32});
   return pairs;
 }
 

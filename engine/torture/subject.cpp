@@ -65,7 +65,8 @@ struct Bench {
 struct Engine {
   explicit Engine(Bench& bench) : decoder(bench.make()) {
     const Experiment& experiment = bench.experiment;
-    if (experiment.workload.scaling) scorer.emplace(bench.host->machine(), experiment, decoder, bench.cache_dir, ScoreFunction{});
+    if (!experiment.workload.scaling) return;
+    scorer.emplace(bench.host->machine(), experiment, experiment.workload.prompt, decoder, bench.cache_dir, ScoreFunction{});
   }
   Scorer* judge() { return scorer ? scorer->scorer() : nullptr; }
 

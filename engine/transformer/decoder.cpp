@@ -94,31 +94,18 @@ std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, con
   return rows == wanted ? wanted : rows / chunk > 1 ? rows / chunk * chunk : 0;
 }
 
-// The parts of fused operators are no operators of static graphs or GPUs.
-void check_fused(Fuse fuse, const std::vector<ComputeUnit*>& units) {
-  const auto other = std::ranges::find_if(units, [](const ComputeUnit* unit) { return !is_core(*unit); });
-  if (fuse == Fuse::all || other == units.end()) return;
-  throw ConfigError(fmt::format("engine.graph.fuse: {} leaves operators that only cores have, but {} is among the units (expected all)",
+// The parts of fused operators are no operators of static graphs or GPUs: a core computes them, if the run has one.
+void compute_parts_on_core(GraphCache& graphs, Fuse fuse, const Machine& machine, const UnitPlacement& placement) {
+  const auto core = [](const ComputeUnit* unit) { return is_core(*unit); };
+  const auto other = std::ranges::find_if_not(placement.units(), core);
+  if (fuse == Fuse::all || other == placement.units().end()) return;
+  for (const std::vector<ComputeUnit*>* units : {&placement.cores(), &machine.units}) {
+    const auto found = std::ranges::find_if(*units, core);
+    if (found != units->end()) return graphs.help_with(*found);
+  }
+  throw ConfigError(fmt::format("engine.graph.fuse: {} leaves operators that only cores have, and engine.placement.units has {} alone "
+                                "(expected all, or a core beside it, such as cpu0)",
                                 kFuseNames[static_cast<std::size_t>(fuse)], (*other)->caps().name));
-}
-
-std::unique_ptr<LoraBank> make_bank(Machine& machine, const EngineConfig& engine, const DecoderAdapters& adapters, Residency& residency) {
-  const bool by_neuron = residency.neurons() != nullptr;
-  auto bank = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
-  if (by_neuron && bank->rank(Role::ffn_gate_up) > 0) {
-    throw ConfigError(fmt::format(
-        "engine.lora.adapters: one of them adapts Gate and Up as one matrix, but engine.weights.kind: {} and engine.ffn.kind: {} compute "
-        "an FFN neuron by neuron (expected kinds that compute whole matrices, or a merged model: vitro merge)",
-        engine.weights.kind, engine.ffn.kind));
-  }
-  const bool ffn = bank->rank(Role::ffn_gate) + bank->rank(Role::ffn_up) + bank->rank(Role::ffn_down) > 0;
-  if (by_neuron && ffn && engine.lora.order == LoraOrder::ab_x) {
-    throw ConfigError(fmt::format(
-        "engine.lora.order: ab_x multiplies whole matrices, but engine.weights.kind: {} and engine.ffn.kind: {} compute an FFN that has "
-        "adapters neuron by neuron (expected a_bx)",
-        engine.weights.kind, engine.ffn.kind));
-  }
-  return bank;
 }
 
 TransformerOptions transformer_options(const EngineConfig& engine, const PolicyLimits& limits, const Decoder& decoder) {
@@ -211,14 +198,17 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   decoder.placement = placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows,
                                       engine.kv.format, std::min(limits.max_sampled, limits.sequences)});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
-  check_fused(engine.fuse, units);
+  compute_parts_on_core(*decoder.graphs, engine.fuse, machine, *decoder.placement);
 
   const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
   const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
   check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
-  if (!adapters.all.empty()) decoder.adapters = make_bank(machine, engine, adapters, *decoder.residency);
+  if (!adapters.all.empty()) {
+    const bool by_neuron = decoder.residency->neurons() != nullptr;
+    decoder.adapters = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
+  }
   const FfnSetup ffn_setup{machine,
                            *decoder.graphs,
                            weights,

@@ -47,7 +47,7 @@ LoraBank::LoraBank(Machine& machine, std::vector<LoraAdapter> adapters, const Lo
   loaded_.reserve(adapters.size());
   for (LoraAdapter& adapter : adapters) {
     Loaded& loaded = loaded_.emplace_back();
-    loaded.adapter = std::move(adapter);
+    loaded.adapter = options_.by_neuron ? adapter.with_halves() : std::move(adapter);
     place(loaded);
   }
   if (options_.order == LoraOrder::ab_x) lease_products();
@@ -59,7 +59,9 @@ Lease LoraBank::lease(Bytes bytes, Region region, std::string_view what) const {
   return std::move(lease).value();
 }
 
-bool LoraBank::is_transposed(const Weight& matrix, bool a) const { return options_.by_neuron && a && matrix.role == Role::ffn_down; }
+bool LoraBank::is_transposed(const Weight& matrix, bool a) const {
+  return options_.by_neuron && (a || options_.order == LoraOrder::ab_x) && matrix.role == Role::ffn_down;
+}
 
 // Rows of neurons follow the order in which these lie, if they have one.
 bool LoraBank::is_reordered(const Weight& matrix, bool a) const {
@@ -91,9 +93,10 @@ void LoraBank::place(Loaded& loaded) {
   for (const auto& [key, matrices] : loaded.adapter.matrices) {
     const bool multiplied = options_.order == LoraOrder::ab_x && matrices.b.format != Format::f32;
     Pair& pair = loaded.pairs[key];
-    pair.scale = matrices.scale;
+    const bool turned = is_transposed(matrices.b, false);
+    pair.scale = turned ? 1 : matrices.scale;
     pair.a = is_transposed(matrices.a, true) ? own_floats(matrices.a, true) : laid_out(loaded, matrices.a);
-    pair.b = multiplied || is_reordered(matrices.b, false) ? own_floats(matrices.b, false) : laid_out(loaded, matrices.b);
+    pair.b = multiplied || turned || is_reordered(matrices.b, false) ? own_floats(matrices.b, turned) : laid_out(loaded, matrices.b);
   }
 }
 
@@ -116,17 +119,18 @@ Task<void> LoraBank::load() {
     if (loaded.memory.data() == nullptr) continue;  // a phantom run
     for (const auto& [key, matrices] : loaded.adapter.matrices) {
       const Pair& pair = loaded.pairs.at(key);
-      if (pair.a.memory.id() != loaded.memory.id()) rearrange(loaded, matrices.a, true, pair.a);
-      if (pair.b.memory.id() != loaded.memory.id()) rearrange(loaded, matrices.b, false, pair.b);
+      const float scale = is_transposed(matrices.b, false) ? matrices.scale : 1;
+      if (pair.a.memory.id() != loaded.memory.id()) rearrange(loaded, matrices.a, true, 1, pair.a);
+      if (pair.b.memory.id() != loaded.memory.id()) rearrange(loaded, matrices.b, false, scale, pair.b);
     }
   }
 }
 
 // As floats, by neuron where the matrix is used so: transposed, or its rows in the order in which the neurons lie.
-void LoraBank::rearrange(const Loaded& loaded, const Weight& matrix, bool a, const View& into) const {
+void LoraBank::rearrange(const Loaded& loaded, const Weight& matrix, bool a, float scale, const View& into) const {
   const View from = laid_out(loaded, matrix);
   const bool transposed = is_transposed(matrix, a);
-  const bool ordered = (transposed || is_reordered(matrix, a)) && options_.neurons != nullptr && !options_.neurons->empty();
+  const bool ordered = ((transposed && a) || is_reordered(matrix, a)) && options_.neurons != nullptr && !options_.neurons->empty();
   const auto ids = ordered ? options_.neurons->of(static_cast<std::uint32_t>(matrix.layer), 0) : std::span<const std::uint32_t>();
   const auto id_at = [&](std::uint32_t place) { return ids.empty() ? place : ids[place]; };
   const Bytes stride = row_bytes(matrix.format, matrix.columns);
@@ -135,7 +139,7 @@ void LoraBank::rearrange(const Loaded& loaded, const Weight& matrix, bool a, con
     dequantise_row(matrix.format, from.data() + (transposed ? r : id_at(r)) * stride, row.data(), row.size());
     for (std::uint32_t c = 0; c < matrix.columns; ++c) {
       into.as<float>()[transposed ? std::size_t{c} * matrix.rows + r : std::size_t{r} * matrix.columns + c] =
-          row[transposed ? id_at(c) : c];
+          scale * row[transposed ? id_at(c) : c];
     }
   }
 }
@@ -166,7 +170,9 @@ View LoraBank::product(Role role, int layer) const {
   View view;
   view.memory = products_.at(role);
   for (const Loaded& loaded : loaded_) {
-    if (const LoraMatrices* m = loaded.adapter.find(role, layer)) view.shape = {m->b.rows, m->a.columns, 0};
+    if (const LoraMatrices* m = loaded.adapter.find(role, layer)) {
+      view.shape = is_transposed(m->b, false) ? std::array{m->a.columns, m->b.rows, 0u} : std::array{m->b.rows, m->a.columns, 0u};
+    }
   }
   return view;
 }

@@ -34,7 +34,9 @@ class LoraBank {
  public:
   struct Pair {
     float scale = 1;
-    View a, b;  // [rank, K], [N, rank]; by neuron Down's A is [K, rank], and B of Gate and Up has the order of the neurons
+    // [rank, K], [N, rank]. By neuron Down's A is [K, rank], B of Gate and Up has the order of the neurons, and what adapts both as one
+    // is a pair for each. For B A by neuron, Down's B is [rank, N], with the scale in it.
+    View a, b;
   };
 
   // Leases room for all adapters. Throws ConfigError when the budget has none.
@@ -49,7 +51,7 @@ class LoraBank {
   // Of the largest adapter of a matrix; 0: none adapts it.
   std::uint32_t rank(Role role, int layer) const;
   std::uint32_t rank(Role role) const;  // over all layers
-  // Room for B A of the matrix, f32 [N, K]. Requires: the order is ab_x, and something adapts the matrix.
+  // Room for B A of the matrix, f32 [N, K]; of Down by neuron [K, N]. Requires: the order is ab_x, and something adapts the matrix.
   View product(Role role, int layer) const;
 
  private:
@@ -64,7 +66,7 @@ class LoraBank {
   bool is_transposed(const Weight& matrix, bool a) const;
   bool is_reordered(const Weight& matrix, bool a) const;
   View own_floats(const Weight& matrix, bool transposed);
-  void rearrange(const Loaded& loaded, const Weight& matrix, bool a, const View& into) const;
+  void rearrange(const Loaded& loaded, const Weight& matrix, bool a, float scale, const View& into) const;
   Lease lease(Bytes bytes, Region region, std::string_view what) const;
 
   Machine& machine_;

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <utility>
 
 namespace vitro {
 namespace {
@@ -61,10 +63,15 @@ std::string name_of(const Chain& chain) {
                      chain.front().batch ? chain.front().batch->size() : 0);
 }
 
-GraphSpec spec_of(const Chain& chain) {
+// What fused operators are made of. Static graphs and GPUs have the whole alone.
+bool only_cores_have(const KernelCall& call) {
+  return call.is<ops::Move, ops::InverseRms, ops::ScaleRows, ops::AttentionScores, ops::AttentionWeights, ops::AttentionValues>();
+}
+
+GraphSpec spec_of(const Chain& chain, bool built) {
   GraphSpec spec;
   spec.calls = chain;
-  spec.built = true;
+  spec.built = built;
   spec.name = name_of(chain);
   std::size_t slot = 0;
   const auto bound_at_launch = [&slot](View& view) {
@@ -95,10 +102,13 @@ Bindings bindings_of(Chain chain) {
 
 }  // namespace
 
-GraphCache::~GraphCache() {
+GraphCache::~GraphCache() { clear(); }
+
+void GraphCache::clear() {
   for (auto& [key, entry] : graphs_) {
     if (entry.graph) entry.unit->unload(*entry.graph);
   }
+  graphs_.clear();
 }
 
 bool GraphCache::add(const Key& key, ComputeUnit* unit, const Chain& chain) {
@@ -107,7 +117,30 @@ bool GraphCache::add(const Key& key, ComputeUnit* unit, const Chain& chain) {
   return added;
 }
 
-void GraphCache::expect(ComputeUnit* unit, const Chain& chain) { add({unit->caps().id, form_of(chain)}, unit, chain); }
+void GraphCache::expect(ComputeUnit* unit, const Chain& chain) {
+  for (const UnitChain& part : parts_of(unit, chain)) {
+    if (part.unit == unit) add({unit->caps().id, form_of(part.chain)}, unit, part.chain);
+  }
+}
+
+bool GraphCache::needs_help(const ComputeUnit& unit, const Chain& chain) const {
+  return core_ != nullptr && unit.caps().kind != UnitKind::core && std::ranges::any_of(chain, only_cores_have);
+}
+
+// In order: what the unit has, and what the core that helps it computes.
+std::vector<UnitChain> GraphCache::parts_of(ComputeUnit* unit, Chain chain) const {
+  std::vector<UnitChain> parts;
+  if (!needs_help(*unit, chain)) {
+    parts.push_back({unit, std::move(chain)});
+    return parts;
+  }
+  for (KernelCall& call : chain) {
+    ComputeUnit* const of = only_cores_have(call) ? core_ : unit;
+    if (parts.empty() || parts.back().unit != of) parts.push_back({of, {}});
+    parts.back().chain.push_back(std::move(call));
+  }
+  return parts;
+}
 
 bool GraphCache::there(const Key& key) const {
   const auto known = graphs_.find(key);
@@ -123,7 +156,7 @@ Task<Graph> GraphCache::graph_of(const Key* of, ComputeUnit* unit, const Chain* 
   graphs_[key].begun = true;
   const Picoseconds begin = machine_.clock.now();
   try {
-    const Result<Graph> graph = co_await unit->load(spec_of(*chain));
+    const Result<Graph> graph = co_await unit->load(spec_of(*chain, built_));
     if (!graph.ok()) throw RunError(graph.status().message);
     graphs_[key].graph = graph.value();
   } catch (...) {
@@ -142,6 +175,24 @@ Task<Graph> GraphCache::graph_of(const Key* of, ComputeUnit* unit, const Chain* 
 }
 
 Task<RunResult> GraphCache::run(ComputeUnit* unit, Chain chain) {
+  return needs_help(*unit, chain) ? run_in_parts(unit, std::move(chain)) : run_whole(unit, std::move(chain));
+}
+
+Task<RunResult> GraphCache::run_in_parts(ComputeUnit* unit, Chain chain) {
+  RunResult all;
+  bool first = true;  // who calls has paid for one dispatch
+  std::vector<UnitChain> parts = parts_of(unit, std::move(chain));
+  for (UnitChain& part : parts) {
+    if (!std::exchange(first, false)) machine_.clock.charge(PolicyWork::submit, 1);
+    RunResult result = co_await run_whole(part.unit, std::move(part.chain));
+    if (!result.status.ok()) all.status = std::move(result.status);
+    std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(all.outcomes));
+    if (!all.status.ok()) break;
+  }
+  co_return all;
+}
+
+Task<RunResult> GraphCache::run_whole(ComputeUnit* unit, Chain chain) {
   if (!unit->caps().static_graphs) co_return co_await unit->run(std::move(chain));
   const Key key{unit->caps().id, form_of(chain)};
   const bool waits = !there(key);
@@ -186,8 +237,12 @@ Bytes GraphCache::mapped() const {
 
 Task<void> GraphCache::prepare(ComputeUnit* unit, Chain chain, std::string step) {
   if (!unit->caps().static_graphs) co_return;
-  const Key key{unit->caps().id, form_of(chain)};
-  co_await graph_of(&key, unit, &chain, &step);
+  const std::vector<UnitChain> parts = parts_of(unit, std::move(chain));
+  for (const UnitChain& part : parts) {
+    if (part.unit != unit) continue;
+    const Key key{unit->caps().id, form_of(part.chain)};
+    co_await graph_of(&key, unit, &part.chain, &step);
+  }
 }
 
 }  // namespace vitro

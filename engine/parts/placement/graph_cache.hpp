@@ -32,13 +32,21 @@ inline constexpr std::size_t kGraphOperands = 65535;
 
 class GraphCache {
  public:
-  // `beside`: of another model on the machine, whose sessions it shares; null: it has its own.
-  explicit GraphCache(Machine& machine, const GraphCache* beside = nullptr)
-      : machine_(machine), sessions_(beside != nullptr ? beside->sessions_ : std::make_shared<Sessions>()), loaded_(machine.executor) {}
+  // `beside`: of another model on the machine, whose sessions it shares; null: it has its own. `built`: shapes are known when a model is
+  // installed; else a graph is built before it is loaded.
+  explicit GraphCache(Machine& machine, const GraphCache* beside = nullptr, bool built = true)
+      : machine_(machine),
+        sessions_(beside != nullptr ? beside->sessions_ : std::make_shared<Sessions>()),
+        built_(built),
+        loaded_(machine.executor) {}
   // Unloads its graphs. Requires: none of them is in flight.
   ~GraphCache();
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
+
+  // From now on `core` computes what no accelerator has: the parts of operators that are fused elsewhere (Fuse), between the graphs of what
+  // stands before and behind them. Not null.
+  void help_with(ComputeUnit* core) { core_ = core; }
 
   // As unit->run(chain). What a launch binds is mapped into a session of the unit, which opens another one when a session is full.
   // Throws RunError when the unit can not load the graph, or when one launch needs more than a session maps.
@@ -50,6 +58,8 @@ class GraphCache {
   // Decides now that prepare() of such a chain will come: the decision log does not depend on how long loads before it take. run() does
   // not wait for what has not begun, but loads it itself. Requires: a unit with static graphs.
   void expect(ComputeUnit* unit, const Chain& chain);
+  // Unloads all graphs. Requires: none of them is in flight.
+  void clear();
 
   std::size_t graphs() const { return graphs_.size(); }  // loaded, on their way or expected
   const GraphLoads& loads() const { return loads_; }
@@ -72,6 +82,10 @@ class GraphCache {
   };
   using Key = std::pair<UnitId, Form>;
   static Form form_of(const Chain& chain);
+  bool needs_help(const ComputeUnit& unit, const Chain& chain) const;
+  std::vector<UnitChain> parts_of(ComputeUnit* unit, Chain chain) const;
+  Task<RunResult> run_whole(ComputeUnit* unit, Chain chain);
+  Task<RunResult> run_in_parts(ComputeUnit* unit, Chain chain);
   bool add(const Key& key, ComputeUnit* unit, const Chain& chain);
   bool there(const Key& key) const;
   Task<Graph> graph_of(const Key* key, ComputeUnit* unit, const Chain* chain, const std::string* ahead_of);
@@ -81,6 +95,8 @@ class GraphCache {
   std::map<Key, Entry> graphs_;
   GraphLoads loads_;
   std::shared_ptr<Sessions> sessions_;
+  ComputeUnit* core_ = nullptr;
+  bool built_;
   Signal loaded_;
 };
 

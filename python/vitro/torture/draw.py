@@ -22,9 +22,10 @@ def case(seed, machine="virtual", device=None):
     kind, scheme = rng.choice(("dense", "mixture")), rng.choice(SCHEMES)
     layers = rng.randint(1, 3)
     engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
-    engine |= coded(rng, engine) | activations(rng)
+    engine |= coded(rng, engine) | activations(rng) | exact_tables(random.Random(f"exact tables {seed}"), engine)
     engine |= parts(rng, kind, machine, [LOADS] * layers) | kv_place(rng) | methods(rng)
     engine |= staged(rng, engine) | resident(rng, engine)
+    engine |= shapes(random.Random(f"shapes {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
     engine |= together(random.Random(f"together {seed}"), engine)
     engine |= depth(random.Random(f"depth {seed}"), engine)
     engine |= expert_cache(random.Random(f"expert cache {seed}"), kind, engine)
@@ -57,6 +58,12 @@ def numerics(rng, scheme):
     if scheme.startswith("w"):
         contracts.append({"products.numerics": "int8_tables"})
     return rng.choice(contracts)
+
+
+def exact_tables(rng, engine):
+    """Tables of activations in 14 bits in place of rounded ones."""
+    tables = engine.get("products.numerics") == "int8_tables"
+    return {"products.numerics": "int16_tables"} if tables and rng.random() < 0.5 else {}
 
 
 def kv(rng):
@@ -176,6 +183,17 @@ def resident(rng, engine):
     if rng.random() < 0.5:
         chosen["resident"] = rng.choice(("1 KiB", "500 KiB", "2 MiB"))
     return {f"ffn.experts.{key}": value for key, value in chosen.items()}
+
+
+def shapes(rng, engine):
+    """Whether each launch of experts has a graph of just its rows."""
+    return {"ffn.experts.shapes": "exact"} if engine["ffn.kind"] == "experts" and rng.random() < 0.3 else {}
+
+
+def fused(rng, engine):
+    """What becomes of the operators that only move data, and of parts of norms and attention: they need a core."""
+    alone = engine.get("placement.kind") == "unit" and not engine["placement.units"][0].startswith("cpu")
+    return {} if alone or rng.random() < 0.5 else {"graph.fuse": rng.choice(("none", "geometry"))}
 
 
 def methods(rng):

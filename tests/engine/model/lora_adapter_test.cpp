@@ -45,6 +45,29 @@ TEST(LoraAdapter, what_only_a_merge_can_adapt_is_refused_with_file_and_tensor) {
   EXPECT_THAT(message, HasSubstr("vitro merge"));
 }
 
+TEST(LoraAdapter, what_adapts_gate_and_up_as_one_is_two_that_share_a) {
+  ModelConfig config = SmallModel().config;
+  config.joined_gate_up = true;
+  const LoraAdapter joined = phantom_adapter("joined", 1, {4, 8, {Role::ffn_gate_up, Role::ffn_down}, Format::f16}, config);
+  const LoraAdapter halves = joined.with_halves();
+  EXPECT_EQ(halves.matrices.size(), 3 * config.layers);
+  EXPECT_EQ(halves.find(Role::ffn_gate_up, 1), nullptr);
+  EXPECT_EQ(halves.find(Role::ffn_down, 1)->b.extent.offset, joined.find(Role::ffn_down, 1)->b.extent.offset);
+  EXPECT_EQ(halves.extent().length, joined.extent().length);
+  const LoraMatrices &whole = *joined.find(Role::ffn_gate_up, 1), &gate = *halves.find(Role::ffn_gate, 1),
+                     &up = *halves.find(Role::ffn_up, 1);
+  for (const LoraMatrices* half : {&gate, &up}) {
+    EXPECT_EQ(half->scale, whole.scale);
+    EXPECT_EQ(half->a.extent.offset, whole.a.extent.offset);
+    EXPECT_EQ(half->b.rows, config.ffn);
+    EXPECT_EQ(half->b.extent.length, Bytes{2} * config.ffn * 4);
+  }
+  EXPECT_EQ(gate.b.role, Role::ffn_gate);
+  EXPECT_EQ(up.b.role, Role::ffn_up);
+  EXPECT_EQ(gate.b.extent.offset, whole.b.extent.offset);
+  EXPECT_EQ(up.b.extent.offset, whole.b.extent.offset + gate.b.extent.length) << "Gate's rows come first";
+}
+
 TEST(LoraAdapter, of_shapes_alone_has_every_layers_matrices_side_by_side) {
   const ModelConfig config = SmallModel().config;
   const LoraAdapter adapter = phantom_adapter("p", 1, {8, 16, {Role::attn_q, Role::ffn_down}, Format::f16}, config);

@@ -106,16 +106,53 @@ TEST(GraphFusion, attention_in_parts_has_the_logits_of_the_whole_with_every_form
   }
 }
 
-TEST(GraphFusion, units_that_are_no_cores_need_the_fused_graph) {
-  DecoderSetup setup;
-  setup.engine.fuse = Fuse::none;
+// Prompts and single rows of a model whose layers are the accelerator's, and which operators that one was given.
+std::pair<std::vector<std::vector<float>>, std::set<std::string>> beside_accelerator(DecoderSetup setup, Fuse fuse) {
+  setup.engine.fuse = fuse;
   setup.engine.placement.kind = "layers";
   setup.engine.placement.units = {"cpu0"};
+  VirtualMachineSpec spec = machine_spec(units_of(2, {"npu"}));
+  std::set<std::string> given;
+  spec.price = [&given](const UnitCaps& caps, const KernelCall& call) {
+    if (caps.kind != UnitKind::core) given.insert(std::string(to_string(call.op)));
+    return Picoseconds(1);
+  };
+  TestDecoder decoder(setup, spec);
+  std::vector<std::vector<float>> logits;
+  Rng rng(3);
+  const std::uint32_t sequence = decoder.model().kv().create(setup.adapters.empty() ? 0 : 1);
+  for (const std::size_t rows : {9u, 1u, 1u}) {
+    for (auto& row : decoder.append(sequence, random_tokens(rng, rows, setup.config.vocab))) logits.push_back(std::move(row));
+  }
+  return {std::move(logits), std::move(given)};
+}
+
+TEST(GraphFusion, what_an_accelerator_lacks_of_an_unfused_graph_a_core_computes) {
+  for (const DecoderSetup& setup : models()) {
+    const auto [expected, fused] = beside_accelerator(setup, Fuse::all);
+    EXPECT_TRUE(fused.contains("attention") && fused.contains("matmul"));
+    for (const Fuse fuse : {Fuse::none, Fuse::geometry}) {
+      const auto [logits, given] = beside_accelerator(setup, fuse);
+      EXPECT_EQ(logits, expected);
+      EXPECT_TRUE(given.contains("matmul"));
+      for (const char* part : {"move", "inverse_rms", "scale_rows", "attention_scores", "attention_weights", "attention_values"}) {
+        EXPECT_FALSE(given.contains(part)) << part;
+      }
+    }
+  }
+}
+
+TEST(GraphFusion, an_accelerator_alone_needs_the_fused_graph) {
+  DecoderSetup setup;
+  setup.engine.fuse = Fuse::none;
+  setup.engine.placement.kind = "unit";
+  setup.engine.placement.units = {"npu"};
   try {
-    const TestDecoder decoder(setup, machine_spec(units_of(1, {"npu"})));
+    const TestDecoder decoder(setup, machine_spec(units_of(0, {"npu"})));
     FAIL() << "expected a ConfigError";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "engine.graph.fuse: none leaves operators that only cores have, but npu is among the units (expected all)");
+    EXPECT_STREQ(error.what(), "engine.graph.fuse: none leaves operators that only cores have, and engine.placement.units has npu alone "
+                               "(expected all, or a core beside it, such as cpu0)");
   }
 }
 

@@ -2,7 +2,7 @@
 import itertools
 import random
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +42,7 @@ KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp
 STAGED = tuple(kv for kv, keys in KV.items() if keys.get("placement.kv") == "staged")
 PAIRED_KV = (*STAGED, "int4_fp8")  # the matrix leaves them to the pairs and the draws
 
-_JUDGED = {"scorer": {"kind": "model", "gguf": str(MODELS["dense"]), "token": "He", "against": "She"}}
+JUDGED = {"scorer": {"kind": "model", "gguf": str(MODELS["dense"]), "token": "He", "against": "She"}}
 _TURNS = [{"keep_as": "a"}, {"prompt": "The girl went", "keep_as": "b"}, {"continue": "a", "prompt": "Then the cat", "keep_as": "a"},
           {"continue": "b", "prompt": "Her mother"}, {"continue": "a", "prompt": "They were"}]
 WORKLOADS = {
@@ -51,23 +51,26 @@ WORKLOADS = {
     "kept in flash": {"requests": _TURNS, "kept_in": "flash"},
     "restored": {"restore_kv": "of the same composition"},  # outcome() makes the file
     "four": {"batch": 4},
-    "best of 2 by a reward model": {"sampling": {"temperature": 1}, "scaling": {"method": "best_of_n", "samples": 2} | _JUDGED},
+    "best of 2 by a reward model": {"sampling": {"temperature": 1}, "scaling": {"method": "best_of_n", "samples": 2} | JUDGED},
     "beam": {"sampling": {"temperature": 1},
              "scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 3},
                          "scorer": {"kind": "log_probability"}}},
 }
 PAIRED_WORKLOADS = ("kept in flash", "restored")
 CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
-EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts", "cached experts", "expert cache", "no look-ahead")
+# Others with one more key: a graph for each launch of experts, and moves and parts of norms and attention that a core computes.
+VARIED = {"exact experts": ("paged experts", {"ffn.experts.shapes": "exact"}), "unfused layers": ("layers", {"graph.fuse": "none"})}
+EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts", "cached experts", "expert cache", "no look-ahead",
+           "exact experts")
 HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "llmflash window",
-        "cached experts", "expert cache", "no look-ahead")  # of FFNs
+        "cached experts", "expert cache", "no look-ahead", "exact experts")  # of FFNs
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
 GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
          "bundled experts", "hot apart", "llmflash window", "prompts", "cached experts", "expert cache", "no look-ahead",
-         "embedding in flash", *GPU)
+         "embedding in flash", *VARIED, *GPU)
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,9 @@ def pairs():
 
 def _parts(cell, loads):
     unit = ACCELERATOR[cell.machine]
+    if cell.parts in VARIED:
+        others, more = VARIED[cell.parts]
+        return _parts(replace(cell, parts=others), loads) | more
     if cell.parts == "dense":
         return {"policy": "dense", "threads": 2}
     if cell.parts == "paged":
@@ -172,7 +178,7 @@ def embedding_apart(cell):
 def like_itself(cell):
     """Whether its oracle is the same composition with a core in place of the accelerator: clusters add partial sums in an order of their
     own, and which heads attend to staged keys and values is the placement's."""
-    return cell.parts in CLUSTERS or (cell.kv in STAGED and cell.parts == "layers")
+    return cell.parts in CLUSTERS or (cell.kv in STAGED and cell.parts in ("layers", "unfused layers"))
 
 
 def contract_of(cell):

@@ -1,9 +1,10 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down."""
 import random
 
-from cells import DEVICE, MODELS
+from cells import DEVICE, JUDGED, MODELS
 from vitro.base.trees import nested
-from vitro.torture.draw import SCHEMES, WORDS, activations, coded, kv, kv_place, methods, neurons_ahead, numerics, parts, resident, staged
+from vitro.torture.draw import (SCHEMES, WORDS, activations, coded, exact_tables, fused, kv, kv_place, methods, neurons_ahead, numerics,
+                                parts, resident, shapes, staged)
 
 SPARE = "cpu7"
 ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
@@ -18,16 +19,19 @@ def draw(seed, loads):
     machine, model, scheme = rng.choice(("sim", "host")), rng.choice(sorted(MODELS)), rng.choice(SCHEMES)
     shared = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
     shared |= coded(random.Random(f"coded {seed}"), shared) | activations(random.Random(f"activations {seed}"))
+    shared |= exact_tables(random.Random(f"exact tables {seed}"), shared)
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     engine = shared | parts(rng, model, machine, loads) | kv_place(rng) | methods(rng)
     engine |= staged(random.Random(f"staged {seed}"), engine) | resident(random.Random(f"resident {seed}"), engine)
     engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
     engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), model, engine)
-    engine |= _on_cores(random.Random(f"on cores {seed}"), engine)
+    engine |= shapes(random.Random(f"shapes {seed}"), engine)
+    engine |= _on_cores(random.Random(f"on cores {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
     scheme = _with_outliers(random.Random(f"outliers {seed}"), scheme)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
-    lora = _lora(rng, engine, workload)
+    _judged(random.Random(f"judged {seed}"), workload, memory)
+    lora = _lora(rng, workload)
     shared |= lora
     engine |= lora
     tree = {"experiment": f"drawn_{seed}", "machine": machine, "engine": nested(engine), "workload": workload, "memory": memory}
@@ -53,20 +57,32 @@ def _with_outliers(rng, scheme):
     return "w4_outliers" if scheme == "q4_0" and rng.random() < 0.4 else scheme
 
 
-def _lora(rng, engine, workload):
+def _judged(rng, workload, memory):
+    """Samples that a reward model judges, in place of a batch. It stays in DRAM beside the rest."""
+    if rng.random() < 0.75:
+        return
+    del workload["batch"]
+    workload["sampling"] = {"temperature": 1}
+    workload["scaling"] = rng.choice(({"method": "best_of_n", "samples": rng.choice((2, 3, 4))},
+                                      {"method": "beam_search", "samples": 4, "width": rng.choice((1, 2)),
+                                       "step": {"max_tokens": rng.randint(1, 4)}})) | JUDGED
+    memory.clear()
+
+
+def _lora(rng, workload):
     """An adapter of ADAPTERS for each sequence, or none; the files are put in place where the model is."""
     if rng.random() > 0.3:
         return {}
-    workload["adapter"] = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
-    by_neuron = engine["ffn.kind"] == "clusters" or engine.get("weights.kind") == "bundles"
-    return {"lora.order": "a_bx" if by_neuron else rng.choice(("a_bx", "ab_x"))}
+    drawn = [rng.choice(("none", *ADAPTERS)) for _ in range(workload.get("batch", 1))]
+    workload["adapter"] = drawn if "batch" in workload else drawn[0]
+    return {"lora.order": rng.choice(("a_bx", "ab_x"))}
 
 
 def _on_cores(rng, engine):
-    """What only cores can do: carry out the moves of an unfused graph, and share work by their rates."""
+    """What only cores can do: share work by their rates."""
     if engine.get("placement.kind", "cores") != "cores" or "placement.unit" in engine or "placement.graph_units" in engine:
         return {}
-    return {"graph.fuse": rng.choice(("none", "geometry", "all")), "placement.balance": rng.choice(("even", "rates"))}
+    return {"placement.balance": rng.choice(("even", "rates"))}
 
 
 def _expert_cache(rng, model, engine):

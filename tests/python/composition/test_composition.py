@@ -14,6 +14,19 @@ def test_every_pair_of_parts_runs_right(cell, weights, right):
     check(cell, weights, right)
 
 
+def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_accelerators():
+    trees = [draw(seed, LOADS)[2] for seed in range(DRAWN)]
+    scaled = [tree["workload"]["scaling"] for tree in trees if "scaling" in tree["workload"]]
+    assert {scaling["method"] for scaling in scaled} == {"best_of_n", "beam_search"}
+    assert {scaling["scorer"]["kind"] for scaling in scaled} == {"model"}
+    engines = [tree["engine"] for tree in trees]
+    assert {"int8_tables", "int16_tables"} <= {engine.get("products", {}).get("numerics") for engine in engines}
+    by_neuron = [engine for engine in engines if engine["ffn"]["kind"] == "clusters" and "lora" in engine]
+    assert {engine["lora"]["order"] for engine in by_neuron} == {"a_bx", "ab_x"}
+    assert any("unit" in engine["placement"] and "fuse" in engine.get("graph", {}) for engine in engines)
+    assert any(engine["ffn"].get("experts", {}).get("shapes") == "exact" and engine["weights"]["kind"] != "dram" for engine in engines)
+
+
 def run_drawn(seeds, weights, adapters):
     ran = 0
     for seed in seeds:

@@ -33,6 +33,15 @@ def test_any_shares_give_the_tokens_of_memory(model, machine, seed):
     assert result["experiment_resolved"]["engine"]["placement"]["splits"][0]["hot_by_layer"] == splits[0]["hot_by_layer"]
 
 
+@pytest.mark.parametrize("machine", ["host", "sim"])
+def test_an_ffn_that_leaves_no_neuron_out_has_them_too(machine):
+    case = REFERENCE["models"][RELU]["greedy"][0]
+    splits = [{"batch": 1, "hot_by_layer": ["50%", "0%", "25%", "100%"], "attention": "50%"}]
+    run = experiment(RELU, machine, 60, {"splits": splits, "cluster": 16}, prompt=case["prompt"])
+    run["engine"]["ffn"] = {"kind": "dense"}
+    assert vitro.run(run)["tokens"] == case["ids"][:12]
+
+
 def test_regions_are_as_large_as_their_shares(tmp_path):
     splits = [{"batch": 4, "hot_by_layer": ["0%", "12.5%", "25%", "50%"]}]
     vitro.run(experiment(RELU, "sim", 100, {"splits": splits, "cluster": 32}), out=tmp_path)
@@ -59,6 +68,6 @@ def test_a_list_that_does_not_fit_is_named_where_it_stands(by_layer, said, tmp_p
 
 def test_other_ffns_have_no_layers_of_their_own():
     run = experiment(RELU, "sim", 100, {"splits": [{"batch": 1, "hot_by_layer": ["10%"] * 4}]})
-    run["engine"]["ffn"] = {"kind": "dense"}
+    run["engine"] |= {"ffn": {"kind": "dense"}, "weights": {"kind": "streamed"}}
     with pytest.raises(vitro.ConfigError, match="hot_by_layer: needs FFNs that compute neuron by neuron"):
         vitro.run(run)

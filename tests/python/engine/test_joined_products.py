@@ -5,7 +5,7 @@ from dataclasses import replace
 import oracle
 import pytest
 import vitro
-from adapters import random_adapter, write_adapter
+from adapters import merged, random_adapter, write_adapter
 from conftest import ROOT
 from oracle import Shape
 
@@ -65,16 +65,28 @@ def test_what_is_fused_moves_nothing_and_keeps_scores_to_itself(phi3):
     assert "moves" not in moved["all"] and "scores" not in moved["all"]
 
 
-def test_scores_without_room_and_adapters_of_joined_neurons_are_refused(phi3, tmp_path):
+@pytest.mark.parametrize("order", ["a_bx", "ab_x"])
+@pytest.mark.parametrize("machine", ["host", "sim"])
+def test_an_adapter_of_gate_and_up_as_one_goes_with_neurons(phi3, machine, order, tmp_path):
+    model = oracle.random_model(PHI3, seed=3)
+    adapter = random_adapter(model.weights, ("attn_qkv", "ffn_up", "ffn_down"), seed=1)
+    lora = {"adapters": [{"name": "a", "file": str(write_adapter(adapter, tmp_path / "adapter.gguf", "phi3"))}], "order": order}
+    expected, gap = oracle.greedy(merged(model, adapter), PROMPT, COUNT)
+    assert gap > 1e-3 and expected != phi3[1]
+    splits = [{"batch": 1, "hot": "25%", "attention": "50%", "head": "50%"}]
+    hot = {"units": ["cpu0"], "placement": {"unit": {"sim": "npu", "host": "cpu1"}[machine], "splits": splits}}
+    for engine in ({"threads": 2}, {"weights": {"kind": "dram"}}, {"ffn": {"kind": "dense"}}, hot):
+        result = run(phi3[0], machine, {"policy": "neuron_cluster", "lora": lora} | engine,
+                     workload={"prompt": PROMPT, "output_tokens": COUNT, "stop_at_eos": False, "adapter": "a"})
+        assert result["tokens"] == expected, engine
+
+
+def test_scores_without_room_are_refused(tmp_path):
     long = tmp_path / "long.gguf"
     oracle.write_gguf(oracle.random_model(replace(PHI3, context=100_000), seed=3), long)
     with pytest.raises(vitro.ConfigError, match=r"memory.budget: 12 MiB is too little: no room for activations \(scores\).*that works is"):
         run(long, "host", {"graph": {"fuse": "none"}, "prefill_chunk": 64}, memory={"budget": "12 MiB"},
             workload={"prompt_tokens": 7000, "output_tokens": 1})
-    model = oracle.random_model(PHI3, seed=3)
-    adapter = write_adapter(random_adapter(model.weights, ("ffn_up",)), tmp_path / "adapter.gguf", "phi3")
-    with pytest.raises(vitro.ConfigError, match="adapts Gate and Up as one matrix, but engine.weights.kind: "):
-        run(phi3[0], "host", {"policy": "neuron_cluster", "lora": {"adapters": [{"name": "a", "file": str(adapter)}]}})
 
 
 @pytest.mark.parametrize("policy", ["dense", "qnn", "gpu_dense"])

@@ -154,7 +154,8 @@ class TestNeuronClusters:
     """FFNs neuron by neuron: which neurons fire depends on the adapter, since it adds to the gates."""
 
     @pytest.mark.parametrize("engine", [{"clusters": {"pipeline": "none"}}, {"clusters": {"pipeline": "cluster", "neurons": 16}},
-                                        {"weights": {"kind": "dram"}}, {"ffn": {"kind": "dense"}}], ids=str)
+                                        {"weights": {"kind": "dram"}}, {"ffn": {"kind": "dense"}},
+                                        {"lora.order": "ab_x", "threads": 2}, {"lora.order": "ab_x", "ffn": {"kind": "dense"}}], ids=str)
     def test_likelihood_is_the_oracles(self, reglu, engine):
         overrides = [f"engine.{key}={str(value).replace(chr(39), '')}" for key, value in engine.items()]
         found = reglu.nll("first", None, "engine.policy=neuron_cluster", "engine.prefill_chunk=1", *overrides)
@@ -177,7 +178,7 @@ class TestNeuronClusters:
         workload = {"adapter": ["first", "none", "second"], "batch": 3}
         expected = [oracle.greedy(reglu.oracle(name), "The quick", 8) for name in workload["adapter"]]
         assert all(gap > 1e-3 for _, gap in expected)
-        for engine in ({}, {"hybrid": hybrid}):
+        for engine in ({}, {"hybrid": hybrid}, {"hybrid": hybrid, "lora": reglu.lora(order="ab_x")}):
             assert reglu.run(workload, "sim", **clusters, **engine)["sequences"] == [tokens for tokens, _ in expected]
 
     def test_a_pack_in_another_order_of_neurons_gives_the_same_tokens(self, reglu, native, tmp_path):

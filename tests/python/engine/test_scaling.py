@@ -91,6 +91,16 @@ def test_shapes_alone_scale_with_drawn_scores(native):
         vitro.run(drawn, overrides={"workload.scaling.scorer": {"kind": "log_probability"}})
 
 
+def test_a_reward_model_reads_drawn_tokens_as_the_text_that_they_are(native):
+    judged = BEST_OF_4 | {"scorer": {"kind": "model", "gguf": str(MIXTURE), "token": "He", "against": "She"}}
+    drawn = experiment(judged, prompt_tokens=6)
+    del drawn["workload"]["prompt"]
+    found = {machine: vitro.run(drawn | {"machine": machine} | ({"device": str(ONEPLUS12)} if machine == "sim" else {}))["scaling"]
+             for machine in ("host", "sim")}
+    scores = [sample["score"] for sample in found["host"]["samples"]]
+    assert len(set(scores)) > 1 and [sample["score"] for sample in found["sim"]["samples"]] == pytest.approx(scores)
+
+
 def test_a_python_callable_judges(native):
     asked = vitro.run(experiment(BEST_OF_4), scorer=lambda sample: -len(sample.text) if sample.ended else 0)
     texts = [sample["text"] for sample in asked["scaling"]["samples"]]

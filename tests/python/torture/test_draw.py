@@ -33,6 +33,8 @@ def test_every_part_is_drawn():
     assert drawn("ffn", "kind") == {"dense", "clusters", "experts"}
     assert {"unit", "layers", "chunk_attention"} <= drawn("placement", "kind")
     assert drawn("kv", "dram_tokens") == {"0", "3", "8"}
+    assert {"int8", "int8_tables", "int16_tables", "fp16"} <= drawn("products", "numerics")
+    assert drawn("graph", "fuse") == {"none", "geometry"} and drawn("ffn", "experts", "shapes") == {"exact"}
 
 
 def test_loads_are_those_of_the_model():

@@ -122,11 +122,9 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
     }
   }
   options.exact = experts.exact;
-  if (options.exact && (neurons || !setup.residency.stays())) {
-    throw ConfigError(
-        "engine.ffn.experts.shapes: exact builds a graph for each launch, with weights that stay (expected fixed, or weights.kind: dram "
-        "and whole experts)");
-  }
+  const bool own_graphs = options.exact && (neurons || !setup.residency.stays());
+  if (own_graphs) options.graphs_of_launches = std::make_shared<GraphCache>(setup.machine, &setup.graphs, false);
+  GraphCache& graphs = own_graphs ? *options.graphs_of_launches : setup.graphs;
   options.overflow = experts.overflow;
   options.ranking = experts.ranking;
   options.side_by_side = experts.side_by_side;
@@ -142,10 +140,10 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   if (neurons) {
     std::uint32_t slices = 0;
     for (const LayerPlacement& layer : options.placements) slices = std::max(slices, layer.rows);
-    if (slices > 0) options.on_units = neurons(options.units, slices);
-    options.on_cores = neurons(options.cores, options.max_rows * options.experts_used);
+    if (slices > 0) options.on_units = neurons(options.units, slices, graphs);
+    options.on_cores = neurons(options.cores, options.max_rows * options.experts_used, setup.graphs);
   }
-  return {nullptr, std::make_unique<TieredExperts>(setup.machine, setup.graphs, setup.weights, setup.residency, std::move(options))};
+  return {nullptr, std::make_unique<TieredExperts>(setup.machine, graphs, setup.weights, setup.residency, std::move(options))};
 }
 
 }  // namespace vitro

@@ -8,8 +8,8 @@
 
 namespace vitro {
 
-// What computes experts that lie as neurons, on these units, for steps of so many rows over all experts.
-using MakeNeurons = std::function<std::shared_ptr<FfnBlock>(std::vector<ComputeUnit*>, std::uint32_t max_rows)>;
+// What computes experts that lie as neurons, on these units, for steps of so many rows over all experts, with graphs in that cache.
+using MakeNeurons = std::function<std::shared_ptr<FfnBlock>(std::vector<ComputeUnit*>, std::uint32_t max_rows, GraphCache& graphs)>;
 
 // Requires: experts.loads, if experts go to graphs. Throws ConfigError for a model without experts, loads of another model, units that
 // are not there, and shapes that the unit does not take. `neurons`: none, experts are whole matrices.

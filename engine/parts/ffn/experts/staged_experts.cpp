@@ -71,18 +71,24 @@ void TieredExperts::check_room() const {
   residency_.check_room(all);
 }
 
-// What a graph of the group computes, with everything bound at launch.
+// That a graph of the group computes: those of its slice, or just those that there are.
+std::uint32_t TieredExperts::rows_of(const StaticGroup& group, std::uint16_t expert) const {
+  return options_.exact ? admitted_.taken[expert] : group.capacity;
+}
+
+// What a graph of the group computes, with everything bound at launch; of exact shapes maybe nothing.
 WorkItem TieredExperts::group_item(std::int16_t layer, const StaticGroup& group, const RoutedStep& step) const {
   WorkItem item;
-  const Batch batch = rows_for_nobody(group.capacity);
   for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
     const std::uint16_t expert = group.experts[i];
-    const std::uint32_t first = group.first + i * group.capacity;
-    append_gated(item.calls, layer, expert, batch, part_of_pool(step.packed, first, group.capacity), unit_scratch_[group.unit], 0, {});
-    item.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(unit_scratch_[group.unit].hidden, 0, group.capacity),
-                                 part_of_pool(step.out, first, group.capacity), {}));
+    const std::uint32_t first = group.first + i * group.capacity, count = rows_of(group, expert);
+    if (count == 0) continue;
+    const Batch batch = rows_for_nobody(count);
+    append_gated(item.calls, layer, expert, batch, part_of_pool(step.packed, first, count), unit_scratch_[group.unit], 0, {});
+    item.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(unit_scratch_[group.unit].hidden, 0, count),
+                                 part_of_pool(step.out, first, count), {}));
+    std::ranges::copy(uses(kMatrices, layer, expert, {}), std::back_inserter(item.uses));
   }
-  item.uses = uses(group, layer);
   return item;
 }
 
@@ -154,7 +160,9 @@ Task<void> TieredExperts::run_staged(std::int16_t layer, const RoutedStep* step,
   UnitQueues first(queues), last(queues);
   for (std::size_t g = 0; g < groups; ++g) {
     const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[g];
-    first[cores + group.unit].push_back(group_item(layer, group, *step));
+    WorkItem item = group_item(layer, group, *step);
+    if (item.calls.empty()) continue;
+    first[cores + group.unit].push_back(std::move(item));
     ++stats_.launches;
     if (!options_.side_by_side) co_await run_phase(std::exchange(first, UnitQueues(queues)));
   }
@@ -193,12 +201,14 @@ Task<void> TieredExperts::run_by_neuron(std::int16_t layer, const RoutedStep* st
   std::vector<FfnGroup> slices, rest;
   for (std::size_t g = 0; g < groups; ++g) {
     const StaticGroup& group = options_.placements[static_cast<std::size_t>(layer)].groups[g];
+    const std::size_t before = slices.size();
     for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
-      const std::uint32_t first = group.first + i * group.capacity;
-      slices.push_back({static_cast<std::int16_t>(group.experts[i]), rows_for_nobody(group.capacity),
-                        part_of_pool(step->packed, first, group.capacity), part_of_pool(step->out, first, group.capacity)});
+      const std::uint32_t first = group.first + i * group.capacity, count = rows_of(group, group.experts[i]);
+      if (count == 0) continue;
+      slices.push_back({static_cast<std::int16_t>(group.experts[i]), rows_for_nobody(count), part_of_pool(step->packed, first, count),
+                        part_of_pool(step->out, first, count)});
     }
-    ++stats_.launches;
+    if (slices.size() > before) ++stats_.launches;
   }
   for (const ExpertPlan::Group& expert : admitted_.plan.groups) {
     rest.push_back({static_cast<std::int16_t>(expert.expert), members(expert, *step),

@@ -261,9 +261,12 @@ Task<void> TieredExperts::run(std::int16_t model_layer, RoutedStep step) {
   const auto layer = static_cast<std::int16_t>(model_layer - options_.first_layer);
   charge_host(step.rows->size());
   const std::size_t groups = in_graphs_ ? options_.placements[static_cast<std::size_t>(layer)].groups.size() : 0;
-  if (options_.on_cores) co_return co_await run_by_neuron(layer, &step, groups);
-  if (keeps_) co_return co_await run_kept(layer, &step, groups);
-  if (!residency_.stays()) co_return co_await run_staged(layer, &step, groups);
+  if (options_.on_cores || !residency_.stays()) {
+    if (options_.graphs_of_launches) options_.graphs_of_launches->clear();  // those of the layer before
+    if (options_.on_cores) co_return co_await run_by_neuron(layer, &step, groups);
+    if (keeps_) co_return co_await run_kept(layer, &step, groups);
+    co_return co_await run_staged(layer, &step, groups);
+  }
   const bool cores = !admitted_.plan.groups.empty();
   if (!options_.side_by_side) {
     for (std::size_t g = 0; g < groups; ++g) co_await run_group(layer, g, &step);

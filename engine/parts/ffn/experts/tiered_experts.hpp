@@ -44,7 +44,9 @@ struct TieredOptions {
   ExpertLayers layers;
   Ranking ranking = Ranking::router_weight;  // of what overflows
   Overflow overflow = Overflow::drop;
-  bool exact = false;  // MoeConfig; with weights that stay, as whole matrices
+  // MoeConfig. Where weights do not stay, or lie as neurons, `graphs_of_launches` holds the graphs of one layer until it is computed.
+  bool exact = false;
+  std::shared_ptr<GraphCache> graphs_of_launches;
   bool side_by_side = true;
   std::uint32_t max_rows = 1;
   std::uint32_t graph_rows = 1;   // a step with fewer rows is the cores'
@@ -136,6 +138,7 @@ class TieredExperts final : public RoutedFfn {
   std::vector<ExpertPlan::Group> in_order_of_arrival(std::int16_t layer) const;
   Batch members(const ExpertPlan::Group& expert, const RoutedStep& step) const;
   WeightUse use(Role role, std::int16_t layer, std::uint16_t expert, Slice slice) const;
+  std::uint32_t rows_of(const StaticGroup& group, std::uint16_t expert) const;
   WorkItem group_item(std::int16_t layer, const StaticGroup& group, const RoutedStep& step) const;
   void queue_gated(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const;
   void queue_down(std::int16_t layer, const RoutedStep& step, UnitQueues& queues) const;

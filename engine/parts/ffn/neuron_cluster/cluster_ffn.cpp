@@ -151,8 +151,9 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   scope.spawn(run_cold(step.get(), rows, read_ahead));
   co_await scope.join();
   if (options_.look_ahead != nullptr) options_.look_ahead->begin();
-  if (options_.adapters) co_await adapt_hidden(step.get());
+  if (options_.adapters && !options_.adapters->multiplies()) co_await adapt_hidden(step.get());
   co_await reduce(step.get());
+  if (options_.adapters && options_.adapters->multiplies()) co_await adapt_hidden(step.get());
   if (hot_) hot_->release(layer);
   failed_ = false;
 }

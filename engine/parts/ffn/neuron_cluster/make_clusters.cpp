@@ -180,12 +180,12 @@ ClusterConfig every_neuron(ClusterConfig clusters) {
 }
 
 std::shared_ptr<FfnBlock> make_neurons(const FfnSetup& setup, const ClusterConfig& clusters, std::vector<ComputeUnit*> units,
-                                       std::uint32_t max_rows) {
+                                       std::uint32_t max_rows, GraphCache& graphs) {
   ClusterFfnOptions options = ffn_options(setup, every_neuron(clusters), std::move(units));
   options.dense_rows = 1;
   options.dense_neurons = large_cluster(*setup.residency.neurons(), clusters);  // whether a core stands for a unit or not
   options.max_rows = max_rows;
-  return std::make_shared<ClusterFfn>(setup.machine, setup.graphs, *setup.residency.neurons(), nullptr, nullptr, std::move(options));
+  return std::make_shared<ClusterFfn>(setup.machine, graphs, *setup.residency.neurons(), nullptr, nullptr, std::move(options));
 }
 
 Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {

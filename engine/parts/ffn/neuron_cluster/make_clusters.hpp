@@ -22,7 +22,7 @@ std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const Cluster
 Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters);
 // Every neuron of groups that come with their rows, on these units: experts that somebody else lays out.
 std::shared_ptr<FfnBlock> make_neurons(const FfnSetup& setup, const ClusterConfig& clusters, std::vector<ComputeUnit*> units,
-                                       std::uint32_t max_rows);
+                                       std::uint32_t max_rows, GraphCache& graphs);
 // The same, but for an FFN that leaves no neuron out.
 ClusterConfig every_neuron(ClusterConfig clusters);
 

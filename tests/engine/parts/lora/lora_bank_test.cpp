@@ -15,7 +15,11 @@ namespace {
 
 using testing::HasSubstr;
 
-ModelConfig small() { return SmallModel().config; }
+ModelConfig small(bool joined = false) {
+  ModelConfig config = SmallModel().config;
+  config.joined_gate_up = joined;
+  return config;
+}
 
 VirtualMachineSpec one_core() {
   VirtualMachineSpec spec;
@@ -27,8 +31,8 @@ VirtualMachineSpec one_core() {
 // Adapters of a small model with random numbers in a file; the first byte is somewhere in a page.
 class LoraBankTest : public testing::Test {
  protected:
-  LoraAdapter made(const LoraShape& shape, std::uint64_t seed, Machine& machine) {
-    LoraAdapter adapter = phantom_adapter("a" + std::to_string(seed), 1, shape, small());
+  LoraAdapter made(const LoraShape& shape, std::uint64_t seed, Machine& machine, bool joined = false) {
+    LoraAdapter adapter = phantom_adapter("a" + std::to_string(seed), 1, shape, small(joined));
     std::string bytes(kAhead + adapter.extent().length, 0);
     Rng rng(seed);
     for (auto& [key, pair] : adapter.matrices) {
@@ -139,6 +143,50 @@ TEST_F(LoraBankTest, by_neuron_matrices_follow_the_order_of_the_neurons) {
       }
     }
   }
+}
+
+TEST_F(LoraBankTest, by_neuron_gate_and_up_as_one_are_a_pair_each) {
+  std::vector<std::uint32_t> reversed(96);
+  std::iota(reversed.rbegin(), reversed.rend(), 0u);
+  const NeuronOrder order({reversed, reversed}, small(), "test");
+  VirtualMachine host(one_core(), function_, trace_);
+  const LoraShape shape{4, 8, {Role::ffn_gate_up}, Format::f32};
+  LoraBank bank(host.machine(), {made(shape, 1, host.machine(), true)}, {LoraOrder::a_bx, true, &order});
+  host.run(bank.load());
+  EXPECT_EQ(bank.rank(Role::ffn_gate_up), 0u);
+  const LoraBank::Pair *gate = bank.find(1, Role::ffn_gate, 1), *up = bank.find(1, Role::ffn_up, 1);
+  ASSERT_TRUE(gate != nullptr && up != nullptr);
+  EXPECT_EQ(gate->a.offset, up->a.offset);
+  EXPECT_EQ(values_of(up->a), written_["blk.1.ffn_up.weight.lora_a"]);
+  const std::vector<float>& written = written_["blk.1.ffn_up.weight.lora_b"];
+  for (std::uint32_t place = 0; place < 96; ++place) {
+    for (std::uint32_t r = 0; r < 4; ++r) {
+      EXPECT_EQ(gate->b.as<float>()[place * 4 + r], written[reversed[place] * 4 + r]);
+      EXPECT_EQ(up->b.as<float>()[place * 4 + r], written[(96 + reversed[place]) * 4 + r]);
+    }
+  }
+}
+
+// So that B A is added up neuron by neuron: rows of B, turned and with the scale in it, weighted by the neuron's row of A.
+TEST_F(LoraBankTest, by_neuron_whole_products_have_downs_b_turned_with_the_scale_in_it) {
+  VirtualMachine host(one_core(), function_, trace_);
+  const LoraShape shape{4, 8, {Role::ffn_up, Role::ffn_down}, Format::f16};
+  LoraBank bank(host.machine(), {made(shape, 1, host.machine())}, {LoraOrder::ab_x, true, nullptr});
+  host.run(bank.load());
+  const LoraBank::Pair* down = bank.find(1, Role::ffn_down, 0);
+  EXPECT_EQ(down->scale, 1);
+  ASSERT_EQ(down->a.shape, (std::array<std::uint32_t, 3>{96, 4, 0}));
+  ASSERT_EQ(down->b.shape, (std::array<std::uint32_t, 3>{4, 64, 0}));
+  const std::vector<float>& written = written_["blk.0.ffn_down.weight.lora_b"];
+  for (std::uint32_t r = 0; r < 4; ++r) {
+    for (std::uint32_t n = 0; n < 64; ++n) {
+      const float wanted = 2 * written[n * 4 + r];
+      EXPECT_NEAR(down->b.as<float>()[r * 64 + n], wanted, std::abs(wanted) * 0x1p-11);
+    }
+  }
+  EXPECT_EQ(bank.find(1, Role::ffn_up, 0)->scale, 2);
+  EXPECT_EQ(bank.product(Role::ffn_up, 0).shape, (std::array<std::uint32_t, 3>{96, 64, 0}));
+  EXPECT_EQ(bank.product(Role::ffn_down, 0).shape, (std::array<std::uint32_t, 3>{96, 64, 0}));
 }
 
 }  // namespace

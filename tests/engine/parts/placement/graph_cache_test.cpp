@@ -177,6 +177,37 @@ TEST(GraphCache, units_without_static_graphs_run_chains_as_they_are) {
 }
 
 // Each product has a page of weights and one of activations of its own: two of them fit into five.
+// A product, a move of its result, and another product: the core computes the one in the middle.
+TEST(GraphCache, a_core_computes_what_an_accelerator_lacks_between_its_graphs) {
+  VirtualMachineSpec spec = Bench::spec(true, 0);
+  UnitCaps core;
+  core.id = UnitId(1);
+  core.kind = UnitKind::core;
+  core.name = "cpu0";
+  spec.units.push_back(core);
+  std::vector<std::pair<std::string, std::string>> ran;
+  spec.price = [&ran](const UnitCaps& caps, const KernelCall& call) {
+    ran.emplace_back(caps.name, to_string(call.op));
+    return Picoseconds(1);
+  };
+  Seen function;
+  NullTrace trace;
+  VirtualMachine host(spec, function, trace);
+  GraphCache graphs(host.machine());
+  graphs.help_with(host.machine().units[1]);
+  Chain chain{product(host.machine().memory, 0, 2), product(host.machine().memory, 0, 2), product(host.machine().memory, 0, 2)};
+  chain[1].op = ops::InverseRms{};
+  host.run(graphs.prepare(host.machine().units[0], chain, ""));
+  EXPECT_EQ(graphs.graphs(), 1u) << "both products have one form";
+  ran.clear();
+  host.run(run_all(&graphs, host.machine().units[0], {chain}));
+  const std::vector<std::pair<std::string, std::string>> expected{{"npu", "matmul"}, {"cpu0", "inverse_rms"}, {"npu", "matmul"}};
+  EXPECT_EQ(ran, expected);
+  EXPECT_EQ(graphs.loads().waits, 0u);
+  graphs.clear();
+  EXPECT_EQ(graphs.graphs(), 0u);
+}
+
 TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_followed_by_another) {
   Bench bench(true, 5 * kPageSize);
   Memory& memory = bench.host.machine().memory;
