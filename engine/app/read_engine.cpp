@@ -13,11 +13,12 @@
 namespace vitro {
 namespace {
 
-FfnConfig read_ffn(Reader reader, const std::vector<std::string>& drifts) {
+FfnConfig read_ffn(Reader reader, const std::vector<BroughtPolicy>& brought) {
   FfnConfig ffn;
   ffn.kind = reader.choice("kind", ffn_kinds().names(), ffn.kind);
   ffn.clusters = read_clusters(reader.section("clusters"));
-  ffn.experts = read_moe(reader.section("experts"), drifts);
+  ffn.experts = read_moe(reader.section("experts"), with_brought(PolicyKind::drift, drift_rules().names(), brought),
+                         with_brought(PolicyKind::place, place_rules().names(), brought));
   reader.finish();
   return ffn;
 }
@@ -62,7 +63,7 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   EngineConfig engine;
   engine.policy = reader.text("policy", "dense");
   engine.policies = read_brought(reader);
-  engine.ffn = read_ffn(reader.section("ffn"), with_brought(PolicyKind::drift, drift_rules().names(), engine.policies));
+  engine.ffn = read_ffn(reader.section("ffn"), engine.policies);
   engine.weights = read_weights(reader.section("weights"), weights_kinds().names(),
                                 with_brought(PolicyKind::eviction, evictions().names(), engine.policies), engine.ffn.kind == "clusters",
                                 with_brought(PolicyKind::look_ahead, look_ahead_rules().names(), engine.policies));

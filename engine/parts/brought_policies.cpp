@@ -10,7 +10,7 @@
 namespace vitro {
 namespace {
 
-constexpr std::array<std::string_view, 4> kKinds{"eviction", "keep", "drift", "look_ahead"};
+constexpr std::array<std::string_view, 5> kKinds{"eviction", "keep", "drift", "look_ahead", "place"};
 
 bool is_registered(const BroughtPolicy& policy) {
   switch (policy.kind) {
@@ -22,6 +22,8 @@ bool is_registered(const BroughtPolicy& policy) {
       return drift_rules().find(policy.name) != nullptr;
     case PolicyKind::look_ahead:
       return look_ahead_rules().find(policy.name) != nullptr;
+    case PolicyKind::place:
+      return place_rules().find(policy.name) != nullptr;
   }
   return false;
 }

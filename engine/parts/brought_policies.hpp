@@ -9,8 +9,8 @@
 
 namespace vitro {
 
-// eviction: eviction.hpp. keep: kv_keep.hpp. drift: expert_drift.hpp. look_ahead: look_ahead_rule.hpp.
-enum class PolicyKind : std::uint8_t { eviction, keep, drift, look_ahead };
+// eviction: eviction.hpp. keep: kv_keep.hpp. drift: expert_drift.hpp. look_ahead: look_ahead_rule.hpp. place: expert_placement.hpp.
+enum class PolicyKind : std::uint8_t { eviction, keep, drift, look_ahead, place };
 std::string_view to_string(PolicyKind kind);
 
 struct BroughtPolicy {

@@ -39,7 +39,7 @@ void load_parts(const std::string& path, const std::string& where) {
   if (*abi != kPartsAbi)
     fail(fmt::format("was built for version {} of the part interface (expected {}: compile it with these headers)", *abi, kPartsAbi));
   PartRegistries registries{weights_kinds(), ffn_kinds(), placement_kinds(), evictions(), kv_keep_rules(), drift_rules(),
-                             look_ahead_rules()};
+                             look_ahead_rules(), place_rules()};
   add(registries);
   loaded.insert(file);  // never unloaded: the registries point into it
 }

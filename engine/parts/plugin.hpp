@@ -19,10 +19,11 @@ struct PartRegistries {
   Registry<KvKeepRule>& kv_keeps;
   Registry<DriftRule>& drifts;
   Registry<LookAheadKind>& look_aheads;
+  Registry<PlaceRule>& expert_places;
 };
 
 // Changes with the interfaces of parts: a plug-in that was compiled for another one is refused.
-inline constexpr int kPartsAbi = 3;
+inline constexpr int kPartsAbi = 4;
 
 // Loads the object once per process and lets it register its parts. `where`: of the key that names it, for messages. Throws ConfigError.
 void load_parts(const std::string& path, const std::string& where);

@@ -5,6 +5,7 @@
 #include "engine/parts/attention/kv_keep.hpp"
 #include "engine/parts/engine_config.hpp"
 #include "engine/parts/ffn/experts/expert_drift.hpp"
+#include "engine/parts/ffn/experts/expert_placement.hpp"
 #include "engine/parts/ffn/ffn_setup.hpp"
 #include "engine/parts/weights/eviction.hpp"
 #include "engine/parts/weights/look_ahead_rule.hpp"

@@ -100,6 +100,7 @@ std::string list(const std::string& kind, const std::string& root) {
       {"kv_keeps", [](Json& rows) { add_parts(rows, kv_keep_rules().all()); }},
       {"drifts", [](Json& rows) { add_parts(rows, drift_rules().all()); }},
       {"look_aheads", [](Json& rows) { add_parts(rows, look_ahead_rules().all()); }},
+      {"expert_places", [](Json& rows) { add_parts(rows, place_rules().all()); }},
       {"kernels", add_kernels},
       {"plugins", [&](Json& rows) { rows = list_plugins(root + "/configs/devices"); }}};
   const auto found = std::ranges::find(kinds, kind, &std::pair<std::string_view, Add>::first);
@@ -107,7 +108,7 @@ std::string list(const std::string& kind, const std::string& root) {
     throw ConfigError(
         "list: \"" + kind +
         "\" is not known (expected devices, models, policies, weights, ffns, placements, evictions, kv_keeps, drifts, look_aheads, "
-        "kernels or plugins)");
+        "expert_places, kernels or plugins)");
   }
   Json rows = Json::array();
   found->second(rows);

@@ -13,6 +13,7 @@
 #include "engine/parts/brought_policies.hpp"
 #include "engine/parts/register_parts.hpp"
 #include "python_eviction.hpp"
+#include "python_placement.hpp"
 
 namespace py = pybind11;
 
@@ -153,6 +154,8 @@ void register_policy(const PolicyClassPtr& type, const py::handle& row) {
                          }});
   } else if (type->kind == "drift") {
     drift_rules().add({type->name, text, [type]() -> std::unique_ptr<ExpertDrift> { return std::make_unique<PythonDrift>(type); }});
+  } else if (type->kind == "place") {
+    place_rules().add(python_placement(type, text));
   } else {
     look_ahead_rules().add({type->name, text, [type](const LookAheadOptions& o) -> std::unique_ptr<LookAheadRule> {
                               return std::make_unique<PythonLookAhead>(type, o);
@@ -165,6 +168,7 @@ void forget_policy(const PolicyClass& type) {
   if (type.kind == "keep") kv_keep_rules().remove(type.name);
   if (type.kind == "drift") drift_rules().remove(type.name);
   if (type.kind == "look_ahead") look_ahead_rules().remove(type.name);
+  if (type.kind == "place") place_rules().remove(type.name);
 }
 
 }  // namespace

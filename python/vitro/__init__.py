@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .device.device import Device
     from .device.models import AcceleratorModel, CoreModel, DramModel, Param, StorageModel
     from .model.files import Gptq, merge, perplexity, quantize, tokenize
-    from .policy.classes import Eviction, ExpertDrift, KvKeep, LookAhead
+    from .policy.classes import Eviction, ExpertDrift, ExpertPlacement, KvKeep, LookAhead
     from .reproducing.paper import reproduce
     from .running.belady import belady
     from .running.experiments import resolve, run
@@ -39,7 +39,8 @@ _MODULES = {"plot": ".plot", "scaling": ".scaling"}
 _NAMES = {
     "AcceleratorModel": ".device.models", "CoreModel": ".device.models",
     "Device": ".device.device", "DramModel": ".device.models", "Param": ".device.models", "StorageModel": ".device.models",
-    "Eviction": ".policy.classes", "ExpertDrift": ".policy.classes", "KvKeep": ".policy.classes", "LookAhead": ".policy.classes",
+    "Eviction": ".policy.classes", "ExpertDrift": ".policy.classes", "ExpertPlacement": ".policy.classes",
+    "KvKeep": ".policy.classes", "LookAhead": ".policy.classes",
     "belady": ".running.belady",
     "Gptq": ".model.files", "merge": ".model.files", "perplexity": ".model.files", "quantize": ".model.files", "tokenize": ".model.files",
     "reproduce": ".reproducing.paper", "resolve": ".running.experiments", "run": ".running.experiments", "Result": ".running.result",
@@ -47,8 +48,8 @@ _NAMES = {
     "Study": ".study.study", "sweep": ".study.sweep", "tasks": ".study.tasks", "Recording": ".trace.recording",
     "replay_io": ".trace.recordings", "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
-__all__ = ["AcceleratorModel", "ConfigError", "CoreModel", "Device", "DramModel", "Eviction", "ExpertDrift", "Gptq", "KvKeep", "LookAhead",
-           "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady", "diff_decisions",
+__all__ = ["AcceleratorModel", "ConfigError", "CoreModel", "Device", "DramModel", "Eviction", "ExpertDrift", "ExpertPlacement", "Gptq",
+           "KvKeep", "LookAhead", "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady", "diff_decisions",
            "load_result", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run",
            "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
 

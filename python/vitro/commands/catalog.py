@@ -6,7 +6,7 @@ from ..errors import ConfigError
 
 PROVENANCES = ("spec", "measured", "derived", "scaled", "fitted", "assumed", "default")  # docs/reference/hw-models.md
 KINDS = ("devices", "models", "policies", "weights", "ffns", "placements", "evictions", "kv_keeps", "drifts", "look_aheads",
-         "kernels", "plugins")
+         "expert_places", "kernels", "plugins")
 
 
 def rows(kind):

@@ -11,7 +11,8 @@ from ..errors import ConfigError
 from .classes import KINDS
 from .content import content_of
 
-_LISTED = {"eviction": "evictions", "keep": "kv_keeps", "drift": "drifts", "look_ahead": "look_aheads"}  # by kind, as `vitro list` has them
+# By kind, as `vitro list` has them.
+_LISTED = {"eviction": "evictions", "keep": "kv_keeps", "drift": "drifts", "look_ahead": "look_aheads", "place": "expert_places"}
 
 
 def overrides(policies: Sequence[type]) -> list[str]:
@@ -38,7 +39,7 @@ def described(policy: type) -> dict[str, Any]:
     kinds = [kind for kind in KINDS if isinstance(policy, type) and issubclass(policy, kind)]
     if len(kinds) != 1:
         raise ConfigError(f"policies: {policy!r} is not a policy (expected a class derived from one of vitro.Eviction, vitro.KvKeep, "
-                          "vitro.ExpertDrift and vitro.LookAhead)")
+                          "vitro.ExpertDrift, vitro.ExpertPlacement and vitro.LookAhead)")
     kind, name = kinds[0], policy.__dict__.get("name", policy.__name__)
     if not (isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name)):
         raise ConfigError(f"policies: {policy.__name__}.name is {name!r} (expected letters, digits, _, - and .)")

@@ -126,6 +126,33 @@ class ExpertDrift(Policy):
         raise NotImplementedError
 
 
+class ExpertPlacement(Policy):
+    """Which experts of a layer share static graphs, and on which unit: `engine.ffn.experts.place`. Cores compute the others.
+
+    Of the model `layers` layers have `experts` experts each, of `expert_bytes` bytes of weights. `units` run graphs, of `group` experts at
+    most. An expert has a slice of a graph, whose rows are a multiple of `multiple`; a step of prefill has `chunk` rows."""
+
+    layers: int
+    experts: int
+    expert_bytes: int
+    units: int
+    group: int
+    multiple: int
+    chunk: int
+    _kind = "place"
+    _needs = "place"
+
+    def place(self, layer: int, expected: list[float], capacity: list[int], rooms: list[tuple[int, int]],
+              rows: int) -> Iterable[tuple[Sequence[int], int] | tuple[Sequence[int], int, int | None]]:
+        """-> the graphs of a layer: (experts, rows of each slice), or (experts, rows, unit). Asked for layer 0, 1, ... of those with
+        experts, ahead of the first token and whenever tiers follow the load.
+
+        expected: rows of a full step that each expert expects. capacity: rows of a slice that suits its tier. rooms: of each unit the
+        graphs and bytes of weights that it takes in this layer and those behind it. rows: of all slices of the layer at most. All graphs
+        of all layers name a unit, which then holds them for good; or none does, and the engine chooses units and what they hold."""
+        raise NotImplementedError
+
+
 class LookAhead(Policy):
     """Which experts of a layer are read before its router has chosen: `engine.weights.experts.ahead`. Asked in decoding alone.
 
@@ -146,4 +173,4 @@ class LookAhead(Policy):
         """The router of `layer` chose these for the rows of a step."""
 
 
-KINDS: tuple[Any, ...] = (Eviction, KvKeep, ExpertDrift, LookAhead)
+KINDS: tuple[Any, ...] = (Eviction, KvKeep, ExpertDrift, LookAhead, ExpertPlacement)

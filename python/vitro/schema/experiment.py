@@ -16,7 +16,7 @@ from .writing import Writer, document, file_or, map_schema, required, with_reaso
 
 REQUIRED = ["experiment", "model", "workload"]
 # Registries that plug-ins, and classes of Python, add to: a name that is not among them is no mistake.
-_REGISTRIES = ("weights", "ffns", "placements", "evictions", "kv_keeps", "drifts", "look_aheads")
+_REGISTRIES = ("weights", "ffns", "placements", "evictions", "kv_keeps", "drifts", "look_aheads", "expert_places")
 _BASE: dict[str, Any] = {"experiment": "asked", "machine": "host", "model": {"gguf": "model.gguf"}, "engine": {},
                          "workload": {"prompt": "text"}}
 _SHAPE: dict[str, Any] = {"format": "q4_0", "shape": {"family": "mixtral", "layers": 1, "width": 64, "heads": 2, "ffn": 64, "vocab": 64,

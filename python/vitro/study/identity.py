@@ -13,7 +13,7 @@ _ABOUT = ("experiment", "description", "sweep", "search", "metrics", "expect")
 _VERSION = 1
 # Where an engine names a policy of each kind.
 _POLICIES = {"eviction": ("weights", "eviction"), "keep": ("kv", "keep"), "drift": ("ffn", "experts", "drift"),
-             "look_ahead": ("weights", "experts", "ahead")}
+             "look_ahead": ("weights", "experts", "ahead"), "place": ("ffn", "experts", "place")}
 
 
 @dataclass(frozen=True)

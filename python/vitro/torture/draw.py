@@ -182,6 +182,8 @@ def resident(rng, engine):
               "rank": rng.choice(("attention_output", "router_weight", "random")), "drift": rng.choice(("stay", "follow"))}
     if rng.random() < 0.5:
         chosen["resident"] = rng.choice(("1 KiB", "500 KiB", "2 MiB"))
+    if chosen["cold"] != "by_time":  # which is of the rule by load
+        chosen["place"] = rng.choice(("load", "load", "hottest", "cores"))
     return {f"ffn.experts.{key}": value for key, value in chosen.items()}
 
 

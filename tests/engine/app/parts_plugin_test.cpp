@@ -62,6 +62,20 @@ TEST_F(PartsPlugin, a_rule_from_outside_the_tree_reads_other_experts_ahead_and_n
   EXPECT_NE(own["metrics"]["expert_cache"], router["metrics"]["expert_cache"]);
 }
 
+TEST_F(PartsPlugin, a_rule_from_outside_the_tree_places_experts_and_no_token_changes) {
+  const auto result = [&](const char* rule) {
+    const Json experts = {{"place", rule}, {"overflow", "cpu"}, {"graph_rows", 1},
+                          {"loads", std::vector<std::vector<double>>(3, std::vector<double>(8, 0.125))}};
+    const Json engine = with_plugin({{"ffn", {{"kind", "experts"}, {"experts", experts}}}, {"placement", {{"graph_units", {"cpu1"}}}}});
+    return run(experiment("stories-moe-6m.f16.gguf", engine.dump()), machines());
+  };
+  const Json own = result("neighbours"), cores = result("cores");
+  EXPECT_EQ(own["tokens"], run(experiment("stories-moe-6m.f16.gguf", R"({"policy": "dense"})"), machines())["tokens"]);
+  EXPECT_EQ(own["tokens"], cores["tokens"]);
+  EXPECT_EQ(own["metrics"]["experts"]["graphs"], 3 * 3) << "three of each layer";
+  EXPECT_EQ(cores["metrics"]["experts"]["graphs"], 0);
+}
+
 TEST_F(PartsPlugin, what_is_no_plug_in_is_refused_by_name) {
   const auto error_of = [&](const std::string& path) -> std::string {
     try {

@@ -218,3 +218,62 @@ class Nobody(vitro.LookAhead):
 
     def want(self, layer, guess):
         return [self.experts]
+
+
+class Hottest(vitro.ExpertPlacement):
+    """as the engine's own"""
+
+    name = "py_hottest"
+
+    def place(self, layer, expected, capacity, rooms, rows):
+        hot = sorted((e for e in range(self.experts) if expected[e] > 0), key=lambda e: -expected[e])
+        size = max(1, min(self.group, -(-len(hot) // self.units)))
+        left = [min(graphs, held // (size * self.expert_bytes)) // (self.layers - layer) for graphs, held in rooms]
+        graphs, used = [], 0
+        for first in range(0, len(hot), size):
+            experts, unit = hot[first:first + size], left.index(max(left))
+            most = max(capacity[e] for e in experts)
+            used += most * len(experts)
+            if not left[unit] or used > rows:
+                break
+            left[unit] -= 1
+            graphs.append((experts, most, unit))
+        return graphs
+
+
+class Pairs(vitro.ExpertPlacement):
+    """two by two, by number; units are the engine's to choose"""
+
+    name = "py_pairs"
+
+    def place(self, layer, expected, capacity, rooms, rows):
+        for e in range(0, self.experts - 1, 2):
+            yield (e, e + 1), max(capacity[e:e + 2])
+
+
+class PlacesAny(vitro.ExpertPlacement):
+    """what `answer` says of the last layer"""
+
+    name = "places_any"
+    answer = None
+
+    def place(self, layer, expected, capacity, rooms, rows):
+        return self.answer if layer == self.layers - 1 else []
+
+
+class PlaceRaises(vitro.ExpertPlacement):
+    name = "place_raises"
+
+    def place(self, layer, expected, capacity, rooms, rows):
+        return self.no_such_thing
+
+
+class PlaceMoody(vitro.ExpertPlacement):
+    """decides by the time of day"""
+
+    name = "place_moody"
+
+    def place(self, layer, expected, capacity, rooms, rows):
+        import time
+        experts = time.perf_counter_ns() // 100 % self.experts
+        return [([e], max(capacity)) for e in range(experts)]

@@ -220,7 +220,9 @@ def test_an_expert_that_there_is_not_is_refused(native):
 
 def test_the_guide_s_example_runs(native, monkeypatch):
     monkeypatch.chdir(ROOT)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/policies-in-python.md").read_text(), re.DOTALL)
+    first, places = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/policies-in-python.md").read_text(), re.DOTALL)
     scope = {"__name__": "__main__"}
-    exec(compile(code, "policies-in-python.md", "exec"), scope)
+    exec(compile(first, "policies-in-python.md", "exec"), scope)
     assert scope["result"]["policies"][0]["name"] == "OldestFirst"
+    exec(compile(places, "policies-in-python.md", "exec"), scope)
+    assert scope["prompt"]("Balanced")["policies"][0]["kind"] == "place"

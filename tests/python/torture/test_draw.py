@@ -30,6 +30,7 @@ def test_every_part_is_drawn():
     assert drawn("weights", "kind") == {"dram", "paged", "streamed", "bundles", "experts"}
     assert drawn("ffn", "clusters", "io_together") == {"1", "3", "8"}
     assert "router" in drawn("weights", "eviction") and {"always", "bypass"} <= drawn("weights", "admission")
+    assert drawn("ffn", "experts", "place") == {"load", "hottest", "cores"}
     assert drawn("ffn", "kind") == {"dense", "clusters", "experts"}
     assert {"unit", "layers", "chunk_attention"} <= drawn("placement", "kind")
     assert drawn("kv", "dram_tokens") == {"0", "3", "8"}

@@ -132,15 +132,20 @@ double expected_padding(const LayerLoad& load, const LayerPlacement& placement) 
   return padded + computed <= 0 ? 0 : padded / (padded + computed);
 }
 
-LayerPlacement place_experts(const LayerLoad& load, const GroupRule& rule) {
+std::vector<StaticGroup> group_experts(const LayerLoad& load, const GroupRule& rule) {
   VITRO_CHECK(load.expected.size() == load.capacity.size() && rule.group > 0 && rule.units > 0, "experts without capacities or a place");
   const Grouping grouping(load, rule);
   for (std::size_t warm = grouping.warm();; --warm) {
     std::vector<StaticGroup> groups = grouping.groups(warm);
-    share_out(groups, rule.units);
-    LayerPlacement placement = lay_out(std::move(groups), load.expected.size());
-    if (!rule.residency || warm == 0 || expected_padding(load, placement) <= rule.max_padding) return placement;
+    const auto padding = [&] { return expected_padding(load, lay_out(groups, load.expected.size())); };
+    if (!rule.residency || warm == 0 || padding() <= rule.max_padding) return groups;
   }
+}
+
+LayerPlacement place_experts(const LayerLoad& load, const GroupRule& rule) {
+  std::vector<StaticGroup> groups = group_experts(load, rule);
+  share_out(groups, rule.units);
+  return lay_out(std::move(groups), load.expected.size());
 }
 
 }  // namespace vitro

@@ -41,8 +41,10 @@ struct LayerPlacement {
   std::uint32_t rows = 0;               // of all slices
 };
 
-// The experts that are in a graph are the layer's hottest, whatever the rule. An expert that is in none is cold. Requires: a capacity for
-// each expert, and a group of at least one.
+// The experts that are in a graph are the layer's hottest, whatever the rule. An expert that is in none is cold. Graphs have no units yet.
+// Requires: a capacity for each expert, and a group of at least one.
+std::vector<StaticGroup> group_experts(const LayerLoad& load, const GroupRule& rule);
+// The same, on units.
 LayerPlacement place_experts(const LayerLoad& load, const GroupRule& rule);
 
 // Puts each group on a unit, the one with the fewest experts first, since weights are what a launch waits for.

@@ -137,16 +137,18 @@ double imbalance(const std::vector<double>& layer) {
   return *std::max_element(layer.begin(), layer.end()) * static_cast<double>(layer.size());
 }
 
+OverflowCurve overflow_curve(double share, const ChunkCounts& counts, std::size_t layer, std::size_t expert, const TierRule& rule) {
+  std::vector<std::uint32_t> seen;
+  for (std::size_t c = 0; !counts.empty() && c < counts[layer].size(); ++c) seen.push_back(counts[layer][c].at(expert));
+  return {rule.chunk, expected_rows(share, rule) / rule.chunk, seen};
+}
+
 std::vector<std::vector<OverflowCurve>> overflow_curves(const ExpertLoads& loads, const ChunkCounts& counts, const TierRule& rule) {
   VITRO_CHECK(counts.empty() || counts.size() == loads.size(), "a calibration of other layers");
   std::vector<Curves> curves;
   for (std::size_t layer = 0; layer < loads.size(); ++layer) {
     Curves& own = curves.emplace_back();
-    for (std::size_t e = 0; e < loads[layer].size(); ++e) {
-      std::vector<std::uint32_t> seen;
-      for (std::size_t c = 0; !counts.empty() && c < counts[layer].size(); ++c) seen.push_back(counts[layer][c].at(e));
-      own.emplace_back(rule.chunk, expected_rows(loads[layer][e], rule) / rule.chunk, seen);
-    }
+    for (std::size_t e = 0; e < loads[layer].size(); ++e) own.push_back(overflow_curve(loads[layer][e], counts, layer, e, rule));
   }
   return curves;
 }

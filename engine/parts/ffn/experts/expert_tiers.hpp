@@ -42,7 +42,9 @@ std::uint32_t base_capacity(std::size_t experts, const TierRule& rule);
 // r of a layer: the load of its busiest expert over the mean (4.1). Requires: shares that sum to 1.
 double imbalance(const std::vector<double>& layer);
 
-// By layer and expert. `counts`: as many layers, or none. Requires: chunks of the rule's size.
+// Of one expert with such a share. `counts`: as many layers as there are, or none. Requires: chunks of the rule's size.
+OverflowCurve overflow_curve(double share, const ChunkCounts& counts, std::size_t layer, std::size_t expert, const TierRule& rule);
+// By layer and expert.
 std::vector<std::vector<OverflowCurve>> overflow_curves(const ExpertLoads& loads, const ChunkCounts& counts, const TierRule& rule);
 
 // By layer and expert, all multiples of rule.multiple and at least that; with tiers, a hotter expert of a layer has no less than a cooler

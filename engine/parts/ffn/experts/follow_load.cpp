@@ -47,9 +47,28 @@ void TieredExperts::keep_to_pool() {
   }
 }
 
-void TieredExperts::place_by_popularity() {
-  for (std::size_t layer = 0; layer < options_.placements.size(); ++layer) {
-    options_.placements[layer] = place_experts(options_.layers.loads[layer], options_.layers.rule);
+// Where graphs come with their weights, at launch, units have room for any.
+void TieredExperts::place_by_rule() {
+  if (!options_.layers.placer) return;
+  const bool limited = chooses() && (residency_.stays() || keeps_);
+  std::vector<UnitRoom> rooms = limited ? unit_rooms() : std::vector<UnitRoom>(options_.units.size());
+  options_.placements = options_.layers.placer->place(options_.layers.loads, std::move(rooms), most_slices_);
+  keep_to_pool();
+  fit_scratch();
+}
+
+// For the largest slice: of a tier, or of a rule's own size.
+void TieredExperts::fit_scratch() {
+  std::uint32_t largest = 1;
+  for (const LayerLoad& load : options_.layers.loads) largest = std::max(largest, *std::ranges::max_element(load.capacity));
+  for (const LayerPlacement& layer : options_.placements) {
+    for (const StaticGroup& group : layer.groups) largest = std::max(largest, group.capacity);
+  }
+  if (largest == scratch_rows_) return;
+  scratch_rows_ = largest;
+  for (Scratch& scratch : unit_scratch_) {
+    scratch = {};
+    scratch = make_scratch(largest);
   }
 }
 
@@ -64,21 +83,15 @@ Task<void> TieredExperts::between_requests() {
   machine_.trace.decision("experts", "the load has drifted from what was expected", "tiers follow");
   co_await finish();
   unload_graphs();
-  const ChunkCounts chunks = monitor_->chunks();
+  options_.layers.counts = monitor_->chunks();
   monitor_->follow(*std::move(drifted));
   options_.layers.shares = monitor_->expected();
-  options_.layers.loads = layer_loads(options_.layers.shares, chunks, options_.layers.tiers);
-  std::uint32_t largest = 1;
-  for (const LayerLoad& load : options_.layers.loads) {
-    largest = std::max(largest, *std::max_element(load.capacity.begin(), load.capacity.end()));
+  options_.layers.loads = layer_loads(options_.layers.shares, options_.layers.counts, options_.layers.tiers);
+  place_by_rule();
+  if (prices_) {
+    place_by_time(*prices_);
+    keep_to_pool();
   }
-  for (Scratch& scratch : unit_scratch_) {
-    scratch = {};
-    scratch = make_scratch(largest);
-  }
-  if (prices_) place_by_time(*prices_);
-  if (!prices_) place_by_popularity();
-  keep_to_pool();
   if (options_.layers.rule.residency) keep_resident();
   expect_drops();
   co_await load_graphs();

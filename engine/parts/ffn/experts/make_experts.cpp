@@ -74,6 +74,13 @@ GroupRule group_rule(const MoeConfig& moe, const ModelConfig& config, const Tier
   return rule;
 }
 
+std::shared_ptr<ExpertPlacer> placer(const MoeConfig& moe, const ModelConfig& model, const ExpertLayers& layers) {
+  const PlaceRule* rule = place_rules().find(moe.place);
+  VITRO_CHECK(rule != nullptr, "a rule for places that nobody checked");
+  return std::make_shared<ExpertPlacer>(*rule, PlaceOptions{static_cast<std::uint32_t>(moe.loads.size()), model.experts, layers.tiers.chunk,
+                                                            layers.tiers.multiple, layers.expert_bytes, layers.rule});
+}
+
 ExpertLayers expert_layers(const FfnSetup& setup, const MoeConfig& moe, const std::vector<ComputeUnit*>& units) {
   check_loads(moe, setup.model);
   const TierRule tiers = tier_rule(setup, moe, units);
@@ -83,9 +90,11 @@ ExpertLayers expert_layers(const FfnSetup& setup, const MoeConfig& moe, const st
   const DriftRule* drift = drift_rules().find(moe.drift);
   VITRO_CHECK(drift != nullptr, "a rule for drift that nobody checked");
   if (drift->make) layers.drift = drift->make();
+  layers.counts = moe.counts;
   layers.loads = layer_loads(moe.loads, moe.counts, tiers);
   layers.expert_bytes = expert_bytes(setup.weights, static_cast<int>(setup.model.dense_layers));
   layers.rule = group_rule(moe, setup.model, tiers, layers.expert_bytes, units);
+  layers.placer = placer(moe, setup.model, layers);
   layers.cold_by_time = moe.cold_by_time && moe.residency;
   layers.resident = moe.resident;
   layers.comes = moe.comes;
@@ -117,9 +126,6 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
           "place)");
     }
     options.layers = expert_layers(setup, experts, options.units);
-    for (std::size_t layer = 0; layer < options.placements.size(); ++layer) {
-      options.placements[layer] = place_experts(options.layers.loads[layer], options.layers.rule);
-    }
   }
   options.exact = experts.exact;
   const bool own_graphs = options.exact && (neurons || !setup.residency.stays());
@@ -138,8 +144,7 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   options.ffn = model.ffn;
   options.experts_used = model.experts_used;
   if (neurons) {
-    std::uint32_t slices = 0;
-    for (const LayerPlacement& layer : options.placements) slices = std::max(slices, layer.rows);
+    const std::uint32_t slices = options.layers.placer ? options.layers.placer->most_rows(options.layers.loads) : 0;
     if (slices > 0) options.on_units = neurons(options.units, slices, graphs);
     options.on_cores = neurons(options.cores, options.max_rows * options.experts_used, setup.graphs);
   }

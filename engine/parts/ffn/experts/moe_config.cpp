@@ -31,7 +31,7 @@ std::uint32_t count_of(Reader& reader, std::string_view key, std::uint32_t other
 
 }  // namespace
 
-MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts) {
+MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts, const std::vector<std::string>& places) {
   MoeConfig moe;
   for (const auto& [key, value] : {std::pair("graphs", &moe.graphs), std::pair("tiers", &moe.tiers), std::pair("groups", &moe.groups),
                                    std::pair("residency", &moe.residency), std::pair("side_by_side", &moe.side_by_side)}) {
@@ -50,6 +50,9 @@ MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts) {
   moe.ranking = rank == "random" ? Ranking::random : rank == "router_weight" ? Ranking::router_weight : Ranking::attention_output;
   moe.base_of = reader.choice("base_of", {"pairs", "rows"}, "pairs") == "rows" ? BaseOf::rows : BaseOf::pairs;
   moe.comes = reader.choice("beyond", {"cores", "load"}, "cores") == "load";
+  moe.place = reader.choice("place", places, moe.place);
+  if (moe.cold_by_time && moe.place != MoeConfig{}.place)
+    reader.fail("place", "can not be combined with cold: by_time (expected load, or cold as a share)");
   moe.drift = reader.choice("drift", drifts, moe.drift);
   moe.resident = static_cast<Bytes>(reader.quantity("resident", Dimension::bytes, 0));
   moe.base = count_of(reader, "base", 0);

@@ -25,6 +25,7 @@ struct MoeConfig {
   double max_padding = 0.5;                       // GroupRule
   Bytes resident = 0;                             // most bytes of weights in the graphs of one unit; 0: no limit but the unit's
   bool comes = false;                             // graphs that units do not hold come ahead of their layers; else cores have their experts
+  std::string place = "load";                     // which experts share graphs on which unit (expert_placement.hpp)
   std::string drift = "stay";                     // between requests, where the load is not that of the calibration (expert_drift.hpp)
   BaseOf base_of = BaseOf::pairs;                 // TierRule
   std::uint32_t base = 0;                         // TierRule
@@ -38,7 +39,7 @@ struct MoeConfig {
   ChunkCounts counts;                             // of the calibration, where it has whole chunks
 };
 
-// `drifts`: the names of rules that there are. Throws ConfigError.
-MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts);
+// `drifts`, `places`: the names of rules that there are. Throws ConfigError.
+MoeConfig read_moe(Reader reader, const std::vector<std::string>& drifts, const std::vector<std::string>& places);
 
 }  // namespace vitro

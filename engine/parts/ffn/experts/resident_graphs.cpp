@@ -38,33 +38,41 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, const StaticGroup& group, c
 }
 
 Task<void> TieredExperts::load() {
+  const bool stays = residency_.stays();
+  keeps_ = !stays && chooses() && residency_.keepable() >= options_.layers.expert_bytes;
+  place_by_rule();
   if (options_.on_cores) {
     expect_drops();
     co_return;
   }
-  const bool stays = residency_.stays();
   if (options_.layers.cold_by_time && stays) {
     prices_ = co_await measure_prices();
     place_by_time(*prices_);
   }
-  const bool chooses = !options_.layers.loads.empty() && options_.layers.rule.residency;
-  keeps_ = !stays && chooses && residency_.keepable() >= options_.layers.expert_bytes;
-  if (chooses && (stays || keeps_)) keep_resident();
+  if (chooses() && (stays || keeps_)) keep_resident();
   expect_drops();
   if (keeps_) co_await keep_experts();
   if (!stays) check_room();
   if (stays || keeps_) co_await load_graphs();
 }
 
-// Of the pairs of a chunk, those of experts in graphs that are expected to find no room.
+// Whether units hold some graphs for good, and so no more than they have room for.
+bool TieredExperts::chooses() const { return !options_.layers.loads.empty() && options_.layers.rule.residency && !options_.on_cores; }
+
+// Of the pairs of a chunk, those of experts in graphs that are expected to find no room. Of a slice that is larger than the tier no more
+// than of the tier.
 void TieredExperts::expect_drops() {
   if (options_.layers.loads.empty()) return;
   double beyond = 0, expected = 0;
   for (std::size_t layer = 0; layer < options_.layers.loads.size(); ++layer) {
     const LayerLoad& load = options_.layers.loads[layer];
     for (std::size_t e = 0; e < load.expected.size(); ++e) {
+      const std::uint32_t rows = options_.placements[layer].capacity[e];
       expected += load.expected[e];
-      if (options_.placements[layer].capacity[e] > 0 && e < load.overflow.size()) beyond += load.overflow[e];
+      if (rows == 0 || e >= load.overflow.size()) continue;
+      beyond += rows >= load.capacity[e] ? load.overflow[e]
+                                         : overflow_curve(options_.layers.shares[layer][e], options_.layers.counts, layer, e,
+                                                          options_.layers.tiers).beyond(rows);
     }
   }
   stats_.expected_overflow = expected > 0 ? beyond / expected : 0;
@@ -103,6 +111,11 @@ std::vector<UnitRoom> TieredExperts::unit_rooms() const {
 }
 
 void TieredExperts::keep_resident() {
+  if (options_.layers.placer && options_.layers.placer->names_units()) {
+    resident_ = {};  // all of them, each where the rule says
+    stats_.left_graphs = 0;
+    return;
+  }
   std::vector<UnitRoom> rooms = unit_rooms(), spared;
   for (const UnitRoom& room : rooms) spared.push_back(with_spare(room));
   resident_ = choose_resident(options_.placements, options_.layers.loads, options_.layers.expert_bytes, std::move(rooms));

@@ -22,6 +22,7 @@ TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightS
   VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
   if (!options_.layers.loads.empty()) monitor_.emplace(options_.layers.shares, options_.layers.tiers.chunk);
   for (const LayerPlacement& placement : options_.placements) most_slices_ = std::max(most_slices_, placement.rows);
+  if (options_.layers.placer) most_slices_ = std::max(most_slices_, options_.layers.placer->most_rows(options_.layers.loads));
   // Experts that load() moves to another graph may have a larger slice there, but none beyond the largest of their layer.
   for (const LayerLoad& load : options_.layers.loads) {
     if (!options_.layers.cold_by_time) break;
@@ -38,6 +39,7 @@ TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightS
     const std::uint32_t largest = *std::max_element(load.capacity.begin(), load.capacity.end());
     for (std::uint32_t& rows : most) rows = std::max(rows, largest);
   }
+  for (const std::uint32_t rows : most) scratch_rows_ = std::max(scratch_rows_, rows);
   for (const std::uint32_t rows : most) unit_scratch_.push_back(make_scratch(rows));
   core_scratch_ = make_scratch(options_.max_rows * options_.experts_used);
 }

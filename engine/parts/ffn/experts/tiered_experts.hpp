@@ -10,6 +10,7 @@
 #include "engine/parts/ffn/experts/cold_by_time.hpp"
 #include "engine/parts/ffn/experts/expert_admission.hpp"
 #include "engine/parts/ffn/experts/expert_drift.hpp"
+#include "engine/parts/ffn/experts/expert_placement.hpp"
 #include "engine/parts/ffn/experts/graph_residency.hpp"
 #include "engine/parts/ffn/experts/graph_slots.hpp"
 #include "engine/parts/ffn/experts/layer_loads.hpp"
@@ -21,10 +22,12 @@
 
 namespace vitro {
 
-// What is known of the layers' loads before a run, and what follows from it: the placements, which load() may narrow down.
+// What is known of the layers' loads before a run, and how placements follow from it.
 struct ExpertLayers {
   ExpertLoads shares;            // as calibrated
+  ChunkCounts counts;            // of the chunks that shares were seen in, if they are known
   TierRule tiers;
+  std::shared_ptr<ExpertPlacer> placer;  // null: placements are as given
   std::shared_ptr<ExpertDrift> drift;  // between requests tiers follow the load; null: they stay
   std::vector<LayerLoad> loads;  // by layer, what follows from shares and tiers; empty: no expert goes to a graph
   GroupRule rule;
@@ -110,7 +113,8 @@ class TieredExperts final : public RoutedFfn {
 
   // Which graphs there are, and where (resident_graphs.cpp).
   void place_by_time(const ExpertPrices& prices);
-  void place_by_popularity();
+  void place_by_rule();
+  void fit_scratch();
   void keep_to_pool();
   std::optional<ExpertLoads> drifted_loads() const;
   void unload_graphs();
@@ -120,6 +124,7 @@ class TieredExperts final : public RoutedFfn {
   Task<double> seconds_of_launch(const StaticGroup* group);
   std::uint32_t attention_graphs() const;
   UnitRoom with_spare(UnitRoom room) const;
+  bool chooses() const;
   void keep_resident();
   std::vector<UnitRoom> unit_rooms() const;
   Task<void> keep_experts();
@@ -166,6 +171,7 @@ class TieredExperts final : public RoutedFfn {
   std::optional<LoadMonitor> monitor_;                     // none: no expert goes to a graph
   std::optional<ExpertPrices> prices_;                     // once they are measured
   std::uint32_t most_slices_ = 0;                          // rows of slices that a layer has room for
+  std::uint32_t scratch_rows_ = 1;                         // of the largest unit_scratch_
   std::uint64_t overflowed_ = 0, in_graphs_pairs_ = 0;     // pairs of the request at hand, of steps that used graphs
   std::uint64_t past_loads_ = 0;                           // of graphs that came, before tiers last followed the load
   ResidentSet resident_;                                   // of which only the numbers are used after load()

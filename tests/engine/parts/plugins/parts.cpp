@@ -1,5 +1,5 @@
 // Parts from outside the tree, compiled against the headers alone: an eviction rule, a rule for keys and values, one for what is read
-// ahead, and a placement.
+// ahead, one for places of experts, and a placement.
 #include "engine/parts/plugin.hpp"
 
 namespace {
@@ -46,6 +46,23 @@ class FirstExperts final : public LookAheadRule {
   std::uint32_t used_;
 };
 
+// Experts of neighbouring numbers share a graph, on units in turn; the last ones of each layer are the cores'.
+class Neighbours final : public ExpertPlacement {
+ public:
+  explicit Neighbours(const PlaceOptions& options) : options_(options) {}
+  std::vector<ExpertGraph> place(const LayerToPlace& at) override {
+    std::vector<ExpertGraph> graphs;
+    for (std::uint16_t e = 0; e + 4u <= options_.experts; e = static_cast<std::uint16_t>(e + 2)) {
+      const auto unit = static_cast<std::uint32_t>(graphs.size()) % options_.by_load.units;
+      graphs.push_back({{e, static_cast<std::uint16_t>(e + 1)}, std::max(at.load.capacity[e], at.load.capacity[e + 1u]), unit});
+    }
+    return graphs;
+  }
+
+ private:
+  PlaceOptions options_;
+};
+
 // The first core has a larger share than each of the others: `options: {share: 75%}`.
 class FirstCoreMore final : public UnitPlacement {
  public:
@@ -79,6 +96,9 @@ VITRO_PARTS(parts) {
   parts.look_aheads.add({"first_experts", "the first experts", [](const LookAheadOptions& options) -> std::unique_ptr<LookAheadRule> {
                            return std::make_unique<FirstExperts>(options.used);
                          }});
+  parts.expert_places.add({"neighbours", "by number", [](const PlaceOptions& options) -> std::unique_ptr<ExpertPlacement> {
+                             return std::make_unique<Neighbours>(options);
+                           }});
   parts.placements.add(
       {"first_core_more", "the first core has a larger share",
        [](const PlacementSetup& setup) -> std::unique_ptr<UnitPlacement> { return std::make_unique<FirstCoreMore>(setup); }});
