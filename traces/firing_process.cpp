@@ -98,32 +98,67 @@ void FiringProcess::draw(std::uint64_t stream, std::uint64_t position, Stretches
   }
   if (persistence_ == 0) return;
   renew(stream, position, kept);
-  const std::uint64_t coins = draw_of(stream ^ kRepeat, position);
-  if (most_ > 1) return repeat<true>(coins, kept, fires, activity);
-  repeat<false>(coins, kept, fires, activity);
+  repeat(draw_of(stream ^ kRepeat, position), kept, fires, activity);
 }
 
-// A coin for each rank whose stretch fires.
-template <bool levelled>
-void FiringProcess::repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const {
-  for (std::size_t w = 0; w < blocks_.size(); ++w) {
-    const Block& block = blocks_[w];
-    const std::uint64_t* const parts = parts_.data() + kWord * w;
-    const auto chance = [&](double p) { return repeats(std::min(1.0, activity * p)); };
-    const std::uint64_t least = activity == 1 ? block.least_repeats : chance(block.lowest);
-    const std::uint64_t most = activity == 1 ? block.most_repeats : chance(block.highest);
-    std::uint64_t silent = 0;
-    for (std::uint64_t left = kept.fires_[w]; left != 0; left &= left - 1) {
-      const auto bit = static_cast<std::uint32_t>(std::countr_zero(left));
-      const std::uint64_t coin = scramble(coins ^ parts[bit]);
-      bool fails = coin > least;
-      if (coin - least - 1 < most - least) [[unlikely]]  // between the two
-        fails = coin > chance(probability_[kWord * w + bit]);
-      if constexpr (levelled) fails |= !(kept.levels_[kWord * w + bit] < activity);
-      silent |= std::uint64_t{fails} << bit;
-    }
-    fires[w] |= kept.fires_[w] & ~silent;
+std::uint32_t FiringProcess::class_of(double level) const {
+  constexpr std::uint32_t kClasses = 1 << kClassBits;
+  return std::min(static_cast<std::uint32_t>(level * (kClasses / most_)), kClasses - 1);
+}
+
+void FiringProcess::keep_level(Stretches& kept, std::uint32_t rank, float level) const {
+  kept.levels_[rank] = level;
+  const std::uint64_t its_class = class_of(level);
+  std::uint64_t* const bits = kept.classes_.data() + kClassBits * (rank / kWord);
+  for (std::uint32_t b = 0; b < kClassBits; ++b) {
+    bits[b] = (bits[b] & ~(std::uint64_t{1} << rank % kWord)) | (its_class >> b & 1) << rank % kWord;
   }
+}
+
+// Of one word's ranks whose stretch fires those whose level is below the activity: a lower class is, a higher one is not.
+inline std::uint64_t FiringProcess::reached(const Stretches& kept, std::size_t word, double activity) const {
+  const std::uint64_t* const bits = kept.classes_.data() + kClassBits * word;
+  const std::uint32_t its_class = class_of(activity);
+  std::uint64_t below = 0, same = kept.fires_[word];
+  for (std::uint32_t b = kClassBits; b-- > 0;) {
+    const bool high = (its_class >> b & 1) != 0;
+    below |= high ? same & ~bits[b] : 0;
+    same &= high ? bits[b] : ~bits[b];
+  }
+  for (; same != 0; same &= same - 1) {
+    const auto bit = static_cast<std::uint32_t>(std::countr_zero(same));
+    below |= std::uint64_t{kept.levels_[kWord * word + bit] < activity} << bit;
+  }
+  return below;
+}
+
+// A coin for each rank whose stretch fires at this activity. Nearly all of them say yes, and that with their upper bits: the rest of a coin
+// is worked out for the others.
+void FiringProcess::repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const {
+  constexpr std::uint64_t kUpper = ~std::uint64_t{0} << 33;  // bits that settle() leaves as they are, without those below
+  for (std::size_t w = 0; w < blocks_.size(); ++w) {
+    const std::uint64_t open = most_ > 1 ? reached(kept, w, activity) : kept.fires_[w];
+    if (open == 0) continue;
+    const std::uint64_t* const parts = parts_.data() + kWord * w;
+    const std::uint64_t surely = kUpper & (activity == 1 ? blocks_[w].least_repeats : repeats(std::min(1.0, activity * blocks_[w].lowest)));
+    std::uint64_t silent = 0;
+    for (std::uint64_t left = open; left != 0; left &= left - 1) {
+      const auto bit = static_cast<std::uint32_t>(std::countr_zero(left));
+      const std::uint64_t stirred = stir(coins ^ parts[bit]);
+      if (stirred < surely) [[likely]]
+        continue;
+      silent |= std::uint64_t{!repeats_with(settle(stirred), w, bit, activity)} << bit;
+    }
+    fires[w] |= open & ~silent;
+  }
+}
+
+[[gnu::noinline]] bool FiringProcess::repeats_with(std::uint64_t coin, std::size_t word, std::uint32_t bit, double activity) const {
+  if (activity == 1) {  // mostly without the table of probabilities
+    if (coin <= blocks_[word].least_repeats) return true;
+    if (coin > blocks_[word].most_repeats) return false;
+  }
+  return coin <= repeats(std::min(1.0, activity * probability_[kWord * word + bit]));
 }
 
 // Draws the stretches that began since the stream was last asked for, in the place of the ones before them.
@@ -133,7 +168,10 @@ void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretche
     kept.stream_ = stream;
     kept.numbers_.assign(stretch_, kNone);
     kept.fires_.assign(blocks_.size(), 0);
-    if (most_ > 1) kept.levels_.resize(probability_.size());
+    if (most_ > 1) {
+      kept.levels_.resize(probability_.size());
+      kept.classes_.resize(kClassBits * blocks_.size());
+    }
   }
   const std::uint64_t phase = draw_of(stream, kPhase) % stretch_;
   const std::uint64_t number = position / stretch_, within = position % stretch_;
@@ -145,7 +183,7 @@ void FiringProcess::renew(std::uint64_t stream, std::uint64_t position, Stretche
       const std::uint32_t first = band.first + (residue + stretch_ - band.first % stretch_) % stretch_;
       cross(dice, band, first, stretch_, band.skip_kept, most_, [&](std::uint32_t rank, bool fires, double drawn) {
         kept.fires_[rank / kWord] |= std::uint64_t{fires} << rank % kWord;
-        if (most_ > 1 && fires) kept.levels_[rank] = static_cast<float>(drawn / probability_[rank]);
+        if (most_ > 1 && fires) keep_level(kept, rank, static_cast<float>(drawn / probability_[rank]));
       });
     }
   };

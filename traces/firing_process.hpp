@@ -6,12 +6,13 @@
 
 namespace vitro {
 
-// The last step of splitmix64: a draw has to cost nanoseconds.
-constexpr std::uint64_t scramble(std::uint64_t z) {
+// The last step of splitmix64: a draw has to cost nanoseconds. What its two products give has the upper 31 bits of the draw already.
+constexpr std::uint64_t stir(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-  return z ^ (z >> 31);
+  return (z ^ (z >> 27)) * 0x94d049bb133111ebu;
 }
+constexpr std::uint64_t settle(std::uint64_t stirred) { return stirred ^ (stirred >> 31); }
+constexpr std::uint64_t scramble(std::uint64_t z) { return settle(stir(z)); }
 // A draw for one item of a stream. What an item adds to it is the same in all streams.
 constexpr std::uint64_t part_of(std::uint64_t item) { return scramble(item * 0x9e3779b97f4a7c15u + 0xd1b54a32d192ed03u); }
 constexpr std::uint64_t draw_of(std::uint64_t stream, std::uint64_t item) { return scramble(stream ^ part_of(item)); }
@@ -44,7 +45,10 @@ class FiringProcess {
     std::uint64_t stream_ = 0;
     std::vector<std::uint64_t> numbers_;  // of the stretch, by residue; kNone: not drawn yet
     std::vector<std::uint64_t> fires_;    // by rank: what its stretch drew
-    std::vector<float> levels_;           // of activity from which a rank fires, by rank; empty where all positions have the same
+    // Where positions differ in activity: from which level of it a rank fires, by rank, and the class of that level as bits, each word of
+    // the lowest bits being followed by those of the higher ones. Only of ranks whose stretch fires.
+    std::vector<float> levels_;
+    std::vector<std::uint64_t> classes_;
   };
 
   // Words that the bits of all ranks take.
@@ -67,13 +71,17 @@ class FiringProcess {
     std::uint64_t most_repeats = 0, least_repeats = 0;  // at activity 1
   };
 
-  static constexpr std::uint32_t kWord = 64;  // bits
+  static constexpr std::uint32_t kWord = 64;       // bits
+  static constexpr std::uint32_t kClassBits = 3;  // of a level's class: an activity is compared with the levels of its own class alone
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   template <class Dice, class Lands>
   void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Lands lands) const;
   void renew(std::uint64_t stream, std::uint64_t position, Stretches& kept) const;
-  template <bool levelled>  // positions differ in their activity
+  std::uint32_t class_of(double level) const;  // never falls as the level rises
+  std::uint64_t reached(const Stretches& kept, std::size_t word, double activity) const;
+  void keep_level(Stretches& kept, std::uint32_t rank, float level) const;
   void repeat(std::uint64_t coins, const Stretches& kept, std::span<std::uint64_t> fires, double activity) const;
+  bool repeats_with(std::uint64_t coin, std::size_t word, std::uint32_t bit, double activity) const;
   bool fires_at(std::uint32_t rank, double drawn, double activity) const;
   double skip_fresh(double highest) const;
   std::uint64_t repeats(double p) const;  // the chance to fire because the stretch says so, if it does: as of a Block

@@ -146,6 +146,51 @@ TEST(FiringProcess, activity_multiplies_every_probability) {
   }
 }
 
+// Without fresh draws a stretch decides alone, and a rank fires from some activity on: whichever others are asked in between, in whatever
+// order. Steps of 1/64 meet the classes that levels are kept in as well as what lies between them.
+TEST(FiringProcess, a_rank_fires_from_one_activity_on) {
+  const FiringProcess process(power_law(700, 1.2, 0.3), 1.0, 8, 2);
+  FiringProcess::Stretches kept;
+  Rng rng(6);
+  for (std::uint64_t position = 0; position < 30; ++position) {
+    std::vector<double> from(700, 3), upto(700, 0);  // the least activity at which a rank fired, and the highest at which it did not
+    for (int asked = 0; asked < 60; ++asked) {
+      const double activity = static_cast<double>(1 + rng.below(128)) / 64;
+      const Ranks fire = drawn(process, 9, position, kept, activity);
+      for (std::uint32_t rank = 0; rank < 700; ++rank) {
+        double& bound = std::ranges::binary_search(fire, rank) ? from[rank] : upto[rank];
+        bound = &bound == &from[rank] ? std::min(bound, activity) : std::max(bound, activity);
+      }
+    }
+    std::size_t between = 0;
+    for (std::uint32_t rank = 0; rank < 700; ++rank) {
+      EXPECT_LT(upto[rank], from[rank]) << "rank " << rank << ", position " << position;
+      between += from[rank] <= 2 && upto[rank] > 0 ? 1 : 0;
+    }
+    EXPECT_GT(between, 100u);
+  }
+}
+
+// What a rank draws is part of every result: these sums are of draws as they were first published.
+TEST(FiringProcess, draws_are_those_of_every_version) {
+  const auto sum = [](double persistence, std::uint32_t stretch, double most) {
+    const FiringProcess process(power_law(1000, 1.5, 0.4), persistence, stretch, most);
+    FiringProcess::Stretches kept;
+    std::uint64_t sum = 0;
+    for (std::uint64_t position = 0; position < 300; ++position) {
+      std::vector<std::uint64_t> fires(process.words());
+      process.draw(77 + position / 200, position, kept, fires, most * static_cast<double>(position % 40 + 1) / 40);
+      for (const std::uint64_t word : fires) sum = mix(sum, {word});
+    }
+    return sum;
+  };
+  EXPECT_EQ(sum(0, 8, 1), 0x84bc593c2bed03b2u);
+  EXPECT_EQ(sum(0.3, 32, 1), 0x1d10407e0316428fu);
+  EXPECT_EQ(sum(0.93, 13, 1.5), 0x1a9b7b416481cf90u);
+  EXPECT_EQ(sum(0.99, 128, 2), 0xa73c45593115e1c3u);
+  EXPECT_EQ(sum(1, 32, 2), 0xd8cd02e80d343e00u);
+}
+
 // Without fresh draws a stretch decides alone: of a busy token's neurons those of a quiet one are a part, and another busy one of the
 // same stretch has them all again.
 TEST(FiringProcess, what_a_stretch_fires_for_busy_tokens_comes_back) {

@@ -96,8 +96,13 @@ Task<void> ClusterPipeline::read(Layer* layer) {
     IoResult result;
     Landed there;
     for (int attempt = 0; attempt < 2; ++attempt) {
-      result = co_await store_.read(next.piece, options_.io_core, pattern, &there);
+      std::optional<Landed> room = store_.reserve(next.piece);
+      for (; !room; room = store_.reserve(next.piece)) co_await store_.room_freed();
+      there = *room;
+      ReadRequest request = store_.request(next.piece, there, options_.io_core, pattern);
+      result = co_await machine_.storage.read(std::move(request));
       if (result.status.ok()) break;
+      if (there.bytes > 0) store_.copied({std::exchange(there, {})});
     }
     --layer->under_way;
     look_at_reads(*layer);

@@ -256,8 +256,15 @@ KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
     from = std::make_shared<std::vector<std::uint32_t>>();
     to = std::make_shared<std::vector<std::uint32_t>>();
   }
-  Bytes kept = 0;
+  Bytes kept = 0, of_part = 0;
+  const Landed* like = nullptr;  // the part that of_part was worked out for: mostly all of them are as long
   for (const Landed& part : landed) {
+    if (!real && like != nullptr && part.begin == like->begin && part.bytes == like->bytes) {
+      kept += of_part;
+      continue;
+    }
+    like = &part;
+    of_part = 0;
     Bytes into = part.into;
     for (Bytes begin = part.begin, read = 0; read < part.bytes; begin = 0) {
       const Bytes end = std::min(piece_, begin + part.bytes - read);
@@ -271,9 +278,10 @@ KernelCall NeuronStore::copy(const std::vector<Landed>& landed) const {
         keep(begin, std::min(end, layout_.gap_begin));
         keep(std::max(begin, layout_.gap_end), std::min(end, layout_.end));
       }
-      kept += layout_.kept_before(end) - layout_.kept_before(begin);
+      of_part += layout_.kept_before(end) - layout_.kept_before(begin);
       read += end - begin;
     }
+    kept += of_part;
   }
   KernelCall call;
   call.op = ops::Copy{};
