@@ -124,7 +124,7 @@ def test_slices_of_a_rules_own_size_say_what_they_drop(native):
     class Wide(Narrow):
         def place(self, layer, expected, capacity, rooms, rows):
             return [([6], self.chunk, 0)]
-    narrow = run("sim", "Narrow", Narrow, overflow="drop", shape_multiple=4)["metrics"]["experts"]
+    narrow = run("sim", "Narrow", Narrow, overflow="drop", shape_multiple=4, units=["cpu1"])["metrics"]["experts"]
     assert narrow["expected_overflow"] > 0.5 and narrow["token_drop_rate"] > 0.3
     assert run("sim", "Wide", Wide, overflow="drop")["metrics"]["experts"]["token_drop_rate"] == 0
 
@@ -184,15 +184,15 @@ def test_what_does_not_fit_together_is_refused(native):
 
 
 def test_a_rule_that_fails_costs_its_points_and_a_changed_one_reruns_its_own(native, tmp_path):
-    tree = experiment("sim", loads=LOADS, overflow="cpu") | {"sweep": {"engine.moe.place": ["load", "places_any", "place_raises"]}}
+    tree = experiment("sim", loads=LOADS, overflow="cpu") | {"sweep": {"engine.moe.place": ["load", "changes", "place_raises"]}}
     del tree["engine"]["moe"]["calibration"]
 
     class First(pyrules.PlacesAny):
-        name = "places_any"
+        name = "changes"
         answer = [([0], 32)]
 
     class Second(pyrules.PlacesAny):
-        name = "places_any"
+        name = "changes"
         answer = [([1], 32)]
 
     def identities(policy):
