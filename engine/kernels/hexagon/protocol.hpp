@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 12;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 13;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -59,6 +59,7 @@ enum class Kind : uint32_t {
   matmul_q4_0_rows,
   add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows], places [rows]; out: f32 [batch][columns], the
              // sum over rows ascending of h times the row, one fused multiply-add each, without rows whose h is 0
+  matmul_hmx_q8,  // as matmul_hmx_f16: strips of q8_0
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one

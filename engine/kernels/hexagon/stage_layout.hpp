@@ -7,7 +7,7 @@
 namespace vitro::hexagon {
 
 constexpr bool is_f16_product(Kind kind) { return kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_f16_rows; }
-constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || is_f16_product(kind); }
+constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || is_f16_product(kind); }
 constexpr bool is_panel_product(Kind kind) {
   return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
 }
@@ -40,9 +40,9 @@ constexpr uint32_t tile_pairs(uint32_t depth) { return (depth / kTile + 1) / 2; 
 constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vectors
   return is_f16_product(op.kind) ? 0 : tile_groups(op) ? tile_pairs(depth) : depth / kTile;
 }
-constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, or fp16
+constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, bytes, or fp16
   if (is_f16_product(op.kind)) return tile_pairs(depth) * kTile * kVectorBytes;
-  return depth / kTile * (kTileElements / 2);
+  return depth / kTile * (op.kind == Kind::matmul_hmx_q8 ? kTileElements : kTileElements / 2);
 }
 constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
   return strip_scales(op, depth) * kVectorBytes + strip_values(op, depth);

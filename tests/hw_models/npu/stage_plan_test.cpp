@@ -55,6 +55,7 @@ std::string text(const StagePlan& p) {
 TEST(StagePlan, that_is_priced_is_the_one_that_runs) {
   for (const Shape& s : kShapes) {
     EXPECT_EQ(text(priced(kQ4, s, 0.03)), text(run(hexagon::Kind::matmul_hmx, s.depth / 32 * 18, s))) << s.columns << " x " << s.depth;
+    EXPECT_EQ(text(priced(kQ8, s, 0.05)), text(run(hexagon::Kind::matmul_hmx_q8, s.depth / 32 * 34, s))) << s.columns << " x " << s.depth;
     EXPECT_EQ(text(priced(kF16, s, 0.06)), text(run(hexagon::Kind::matmul_hmx_f16, Bytes{s.depth} * 2, s)))
         << s.columns << " x " << s.depth;
   }

@@ -220,6 +220,7 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[2] = rows * sizeof(uint32_t);
       return (columns & (2 * kTile - 1)) == 0 && valid_stages(op);
     case Kind::matmul_hmx:
+    case Kind::matmul_hmx_q8:
     case Kind::matmul_hmx_f16:
       if (op.scales > Scales::of_tile_groups || (tile_groups(op) && (columns & (2 * kTile - 1)) != 0)) return false;
       in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
