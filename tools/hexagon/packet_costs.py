@@ -54,8 +54,8 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "lut_kernels", "main",
-                "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
+WORKER_FILES = ("attention_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "look_up_work", "lut_kernels",
+                "main", "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
                 "system", "table_kernels", "tile_kernels", "wide_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.

@@ -1,7 +1,9 @@
 // One product on the matrix unit: the NPU model prices its plan of stages and simulates it, the worker runs the same plan. Prints both as
 // JSON: the plan, the price of each stage, the worker's log, and the simulated spans. tools/hexagon/timeline.py draws them.
 //
-//   hexagon-timeline DEVICE FORMAT ROWS COLUMNS DEPTH [BUFFERS]      FORMAT: f16, q8_0 or q4_0; BUFFERS: of the plan, in place of the device's
+//   hexagon-timeline DEVICE FORMAT ROWS COLUMNS DEPTH [BUFFERS]
+//
+// FORMAT: f16, q8_0 or q4_0; BUFFERS: of the plan, in place of the device's.
 //
 // Weights and activations are zero: no stage branches on data.
 #include <fmt/format.h>

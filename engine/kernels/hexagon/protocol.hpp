@@ -92,7 +92,7 @@ struct Operator {
   Scales scales;   // of bit-serial panels and matmul_hmx
   uint32_t pitch;  // attention: rows from the first key of a head to its first value: whole tiles
   TileShape tile;  // of bit-serial panels
-  StagePlan stages;  // of products on the matrix unit, and of attention
+  StagePlan stages;  // of products on the matrix unit and by look-up, and of attention
   Spill spill;       // of products by look-up
 };
 static_assert(sizeof(Operator) == 104);
@@ -105,7 +105,7 @@ inline constexpr const char* kThreadNames[kThreads] = {"control", "dma", "matrix
 
 // What a worker logs of stages: its place in the log is its place in one order of everything that all threads did.
 enum class StageMark : uint8_t { issue, begin, end };  // issue: a transfer is queued; begin, end: by the thread that works
-inline constexpr uint8_t kActivations = kStages;       // beside the stages: the transfer of a pass's activations
+inline constexpr uint8_t kActivations = kStages;       // beside the stages: the transfer of a pass's activations, and the making of tables
 struct StageEvent {
   uint8_t mark, stage, thread, op;  // op: index in the request
   uint32_t step;                    // over all passes

@@ -117,7 +117,8 @@ def test_ieee_floats_spare_conversions():
     """V79's table: what is dequantised by products costs less, what has no floats the same (TTS-NPU 5.2.2: qfloat before V79)."""
     qfloat, ieee = (yaml.safe_load(path.read_text())["kernels"] for path in (COMMITTED, COMMITTED.with_name("hexagon-v79.yaml")))
     assert ieee["kind"] == "assumed"
-    for variant, form in (("float", "q4_0"), ("float", "q8_0"), ("hmx", "q8_0"), ("hmx", "q4_0"), ("two_level", "w4g64z"), ("scaled_tables", "w4g64z")):
+    for variant, form in (("float", "q4_0"), ("float", "q8_0"), ("hmx", "q8_0"), ("hmx", "q4_0"),
+                          ("two_level", "w4g64z"), ("scaled_tables", "w4g64z")):
         assert ieee["hmx"]["dma"][variant][form]["packets_per_weight"] < qfloat["hmx"]["dma"][variant][form]["packets_per_weight"], variant
     assert ieee["hmx"]["dma"]["int8_rows"] == qfloat["hmx"]["dma"]["int8_rows"]
     softmax = [table["hvx"]["dma"]["softmax"] for table in (ieee, qfloat)]
