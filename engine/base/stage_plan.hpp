@@ -3,7 +3,8 @@
 // (hvx_worker/stages.cpp). One header serves all three compilers, so plain words and no library.
 //
 // Activations of a pass lie in TCM, and weights stream through it by groups of columns: a transfer brings them, HVX threads make tiles of
-// them, the matrix unit multiplies, a transfer takes the results away. Stages work on different groups at the same time, with `buffers`
+// them, the matrix unit multiplies, a transfer takes the results away. Look-ups (T-MAN 4.3) have no matrix unit, and steps of a part of the
+// depth, for which tables stay in registers. Stages work on different groups at the same time, with `buffers`
 // buffers between two of them. All sizes are bytes of TCM.
 #pragma once
 #include <stdint.h>
@@ -38,6 +39,14 @@ struct StageShape {
   uint64_t most = 0;    // columns of a group at most; 0: all
   uint32_t lanes = 0;   // columns that all threads take at once: groups are a multiple of it if they can be
 };
+
+// Columns of a group of look-ups, at most: a tile of the layout, or less, for each thread, so that threads have as many whole vectors of
+// rows of the matrix as others. vector: such rows of one.
+constexpr uint64_t even_tile(uint32_t columns, uint32_t tile_rows, uint32_t threads, uint32_t vector) {
+  const uint64_t lanes = uint64_t{vector} * threads, vectors = (columns + lanes - 1) / lanes;
+  const uint64_t most = tile_rows > vector ? tile_rows / vector : 1, tiles = (vectors + most - 1) / most;
+  return (vectors + tiles - 1) / tiles * lanes;
+}
 
 // The rows of a pass and the columns of a group that fit.
 struct StageChoice {

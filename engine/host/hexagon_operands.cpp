@@ -163,6 +163,7 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
     }
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) {
+      if (weights.format == Format::q8_0) return MatmulForm{Kind::matmul_hmx_q8, {}};
       const bool tiles = weights.format == Format::q4_0_tile;
       return MatmulForm{Kind::matmul_hmx, {.scales = tiles ? Scales::of_tile_groups : Scales::of_blocks}};
     }
@@ -197,19 +198,21 @@ std::optional<StoredRows> stored_rows(const MatmulForm& form, const View& weight
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
   if (form.kind == Kind::matmul_hmx) return strips_bytes(form.planes.scales, rows, columns);
+  if (form.kind == Kind::matmul_hmx_q8) return q8_strips_bytes(rows, columns);
   if (form.kind == Kind::matmul_hmx_f16) return f16_strips_bytes(rows, columns);
   return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
 }
 
 void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::byte* out) {
   if (form.bit_serial()) return pack_lut_panels(weights, rows, out);
-  if (form.kind == Kind::matmul_hmx) return pack_strips(weights, rows, out);
+  if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_q8) return pack_strips(weights, rows, out);
   if (form.kind == Kind::matmul_hmx_f16) return pack_f16_strips(weights, rows, out);
   pack_panels(weights, rows, out);
 }
 
 std::uint32_t encoding(const MatmulForm& form) {
-  if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_f16) return 1;  // one with q4_0's values, the other needs none
+  // One with q4_0's values; the others need none.
+  if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_q8 || form.kind == Kind::matmul_hmx_f16) return 1;
   if (form.kind == Kind::matmul_hmx_int8) return 8192 + form.planes.bits * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_scaled) return 16384 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);

@@ -15,7 +15,8 @@ struct MatmulForm {
   }
   bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide; }
   bool in_tiles() const {  // activations
-    return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_f16;
+    const bool strips = kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || kind == Kind::matmul_hmx_f16;
+    return strips || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled;
   }
 };
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/base/check.hpp"
-#include "engine/kernels/hexagon/stage_layout.hpp"
+#include "engine/kernels/hexagon/look_up_layout.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -49,12 +49,52 @@ std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const Stage
                    .once = chosen.room.out == 0 ? 1u : 0u};
 }
 
+// Look-ups of rows of activations that fit, by the tiles of the layout.
+std::optional<StagePlan> plan_look_up(const Operator& op, const StageOptions& options, std::uint32_t buffers) {
+  const std::uint64_t even = even_tile(op.rows, op.tile.rows, options.threads, kLutPanelRows);
+  const std::uint32_t depth = part_columns(op);
+  const auto room_of = [&](std::uint32_t rows) {
+    StageRoom room;
+    room.activations = quant_bytes(op, rows) + quant_scale_bytes(op, rows);
+    room.tables = table_bytes(op, rows);
+    room.in = (step_bytes(op, 1) + kLutPanelRows - 1) / kLutPanelRows;
+    room.spill = weighted_bytes(op, 1) / kLutPanelRows;
+    const std::uint64_t result = std::uint64_t{rows} * op.rows * sizeof(float);
+    if (result <= options.group) {
+      room.result = result;
+    } else {
+      room.out = rows * sizeof(float);
+      room.spill += rows * sizeof(float);  // one more
+    }
+    return room;
+  };
+  const auto most = static_cast<std::uint32_t>(kOrdinarySums / even);
+  const std::uint32_t together = op.spill == Spill::l2 ? std::min(op.batch, most) : op.batch;
+  const StageChoice chosen = choose_stages({together, op.rows, 1, kLutPanelRows, even, kLutPanelRows * options.threads},
+                                           {options.tcm, options.group, buffers, kVectorBytes}, room_of);
+  if (!chosen.fits) return {};
+  return StagePlan{.rows = chosen.rows,
+                   .passes = (op.batch + chosen.rows - 1) / chosen.rows,
+                   .columns = chosen.columns,
+                   .groups = (op.rows + chosen.columns - 1) / chosen.columns,
+                   .depth = depth,
+                   .depths = (op.columns + depth - 1) / depth,
+                   .buffers = buffers,
+                   .threads = options.threads,
+                   .once = chosen.room.out == 0 ? 1u : 0u};
+}
+
 bool has_stages(const Operator& op) { return is_staged(op.kind) || op.kind == Kind::attention; }
 
 std::uint64_t steps_of(const StagePlan& plan) { return std::uint64_t{plan.passes} * plan.steps(); }
 
-// Per pass: issue, begin and end of its activations. Per step: of two transfers; begin and end of the matrix unit and of each HVX thread.
-std::uint64_t events_of(const StagePlan& plan) { return 3ull * plan.passes + steps_of(plan) * (3 + 3 + 2 + 2ull * plan.threads); }
+// Per pass: issue, begin and end of its activations, and each HVX thread's begin and end where it makes tables of them. Per step: of two
+// transfers; begin and end of each HVX thread, and of the matrix unit if there is one in it.
+std::uint64_t events_of(const Operator& op, bool makes_tables) {
+  const StagePlan& plan = op.stages;
+  const std::uint64_t vectors = 2ull * plan.threads, matrix = looks_up(op.kind) ? 0 : 2;
+  return (3 + (makes_tables ? vectors : 0)) * plan.passes + steps_of(plan) * (3 + 3 + matrix + vectors);
+}
 
 bool possible(const StageEvent& event, std::span<const Operator> operators) {
   if (event.mark > static_cast<std::uint8_t>(StageMark::end) || event.stage > kActivations || event.op >= operators.size()) return false;
@@ -63,15 +103,22 @@ bool possible(const StageEvent& event, std::span<const Operator> operators) {
   const auto is = [&event](Thread thread) { return event.thread == static_cast<std::uint8_t>(thread); };
   const bool transfer = event.stage != kVector && event.stage != kMatrix;
   if (event.mark == static_cast<std::uint8_t>(StageMark::issue)) return is(Thread::control) && transfer;
-  if (event.stage == kMatrix) return is(Thread::matrix);
-  if (transfer) return is(Thread::engine);
   const auto first = static_cast<std::uint32_t>(Thread::vector);
-  return event.thread >= first && event.thread < first + op.stages.threads;
+  const bool vector = event.thread >= first && event.thread < first + op.stages.threads, by_look_up = looks_up(op.kind);
+  if (event.stage == kMatrix) return is(Thread::matrix) && !by_look_up;
+  if (event.stage == kActivations && by_look_up && vector) return true;
+  return transfer ? is(Thread::engine) : vector;
 }
 
 }  // namespace
 
 StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& options) {
+  if (looks_up(op.kind)) {
+    const std::optional<StagePlan> plan = plan_look_up(op, options, options.buffers);
+    const std::optional<StagePlan> less = plan ? plan : plan_look_up(op, options, std::min(options.buffers, 1u));
+    VITRO_CHECK(less.has_value(), "look-ups of which nothing fits into TCM");
+    return *less;
+  }
   std::optional<StagePlan> best;
   for (const std::uint32_t buffers : {options.buffers, std::min(options.buffers, 1u)}) {
     const std::optional<StagePlan> plan = plan_with(op, stored, options, buffers, op.columns);
@@ -88,8 +135,9 @@ StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& opti
 Status check_log(std::span<const Operator> operators, std::uint32_t logged, std::span<const StageEvent> log) {
   const auto damaged = [](std::string what) { return Status{Code::unit_lost, "the worker's log of stages was damaged: " + what}; };
   std::uint64_t expected = 0;
-  for (const Operator& op : operators) {
-    if (has_stages(op)) expected += events_of(op.stages);
+  for (std::size_t i = 0; i < operators.size(); ++i) {
+    const Operator& op = operators[i];
+    if (has_stages(op)) expected += events_of(op, looks_up(op.kind) && (i == 0 || !shares_tables(operators[i - 1], op)));
   }
   if (logged != expected) return damaged(fmt::format("it has {} events (expected {})", logged, expected));
   for (std::size_t i = 0; i < log.size(); ++i) {
@@ -130,7 +178,7 @@ StageOverlap overlap_of(const Operator& op, std::uint32_t index, std::span<const
       overlap.transfers_ahead += vectors[event.step - 1] == 0;
     }
     if (event.stage == kVector && mark == StageMark::begin && begun[event.step]++ == 0 && !first) {
-      overlap.vectors_with_matrix += matrices[event.step - 1] == 0;
+      overlap.vectors_with_matrix += !looks_up(op.kind) && matrices[event.step - 1] == 0;
     }
   }
   return overlap;

@@ -1,5 +1,5 @@
-// Stages of a product on the worker's matrix unit, as the host sees them: the plan that an operator carries, and what the worker's log of
-// it says.
+// Stages of a product on the worker's matrix unit or by look-up, as the host sees them: the plan that an operator carries, and what the
+// worker's log of it says.
 #pragma once
 #include <span>
 #include <string_view>
@@ -21,6 +21,7 @@ struct StageOptions {
 
 // The plan of an operator whose shape and layout are set: that of the simulated NPU (choose_stages()), in whole panels where columns lie in
 // panels. `stored`: bytes of a column of the result in the model's file, which size the groups; 0: those of the layout.
+// Look-ups: a tile of the layout for each thread at a time.
 // With the fewest passes over the weights; for these, two buffers may become one. A depth of which one tile of rows does not fit is cut.
 // Requires: is_staged(op.kind), at most kMostColumns columns.
 StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& options);

@@ -179,9 +179,9 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   const bool tiled = !kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0;  // look-ups
   const std::uint32_t lanes = parts_.vector_bytes * kernel.threads;
   const double part_of_depth = tiled ? std::min(1.0, static_cast<double>(kernel.tile_columns) / work.depth) : 1;
-  // The tile is what a transfer brings for a thread: its rows, or less, so that threads have as many as whole vectors allow.
-  const Bytes vectors = (work.columns + lanes - 1) / lanes, most = std::max<Bytes>(1, kernel.tile_rows / parts_.vector_bytes);
-  const Bytes tiles = (vectors + most - 1) / most, even_tile = (vectors + tiles - 1) / tiles * lanes;
+  // The tile is what a transfer brings for a thread.
+  const auto vector = static_cast<std::uint32_t>(parts_.vector_bytes);
+  const Bytes even_tile = hexagon::even_tile(work.columns, kernel.tile_rows, kernel.threads, vector);
   const std::uint32_t rows = std::max(1u, work.rows), tile = parts_.tile;
   const bool from_dram = work.read_bytes > work.weight_bytes;
   const auto room_of = [&](std::uint32_t part) {
@@ -213,12 +213,12 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
   const Bytes free = parts_.tcm - work.tcm_bytes;
   const auto aligned = static_cast<std::uint32_t>(parts_.vector_bytes);
   const auto choose = [&](std::uint32_t unit) {
-    return hexagon::choose_stages({rows, work.columns, tile, unit, tiled ? even_tile : 0, tiled ? lanes : 0},
+    return hexagon::choose_stages({rows, work.columns, tiled ? 1 : tile, unit, tiled ? even_tile : 0, tiled ? lanes : 0},
                                   {free, group, parts_.buffers, aligned}, room_of);
   };
-  hexagon::StageChoice chosen = choose(tile);
+  hexagon::StageChoice chosen = choose(tiled ? vector : tile);
   if (panels(kernel)) {  // of a vector of the matrix's rows, whole if that costs no pass over the weights
-    const hexagon::StageChoice whole = choose(static_cast<std::uint32_t>(parts_.vector_bytes));
+    const hexagon::StageChoice whole = choose(vector);
     if (whole.fits && whole.passes <= chosen.passes) chosen = whole;
   }
   if (!chosen.fits) {
@@ -244,13 +244,14 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
                   second * room.in * width,
                   second * room.ready * width,
                   second * room.out * width};
-  if (kernel.matrix) {
+  if (kernel.matrix || tiled) {
+    const std::uint32_t depth = tiled ? std::min(kernel.tile_columns, work.depth) : work.depth;
     plan.stages = {.rows = chosen.rows,
                    .passes = chosen.passes,
                    .columns = width,
-                   .groups = plan.pass.groups,
-                   .depth = work.depth,
-                   .depths = 1,
+                   .groups = (work.columns + width - 1) / width,
+                   .depth = depth,
+                   .depths = (work.depth + depth - 1) / depth,
                    .buffers = parts_.buffers,
                    .threads = kernel.threads,
                    .once = room.out == 0 ? 1u : 0u};

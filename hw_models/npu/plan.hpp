@@ -46,7 +46,7 @@ struct TilePlan {
   Pass pass, last_pass;
   std::array<Bytes, 10> buffers{};  // in TCM during a pass; 0: none
   bool streams = false;             // a product, or attention in blocks: the buffers above
-  hexagon::StagePlan stages{};      // of a product on the matrix unit, or of a pass of attention in blocks: what the worker runs
+  hexagon::StagePlan stages{};      // of a product by tiles, or of a pass of attention in blocks: what the worker runs
 
   const Pass& at(std::uint32_t index) const { return index + 1 == passes ? last_pass : pass; }
   Bytes read() const;  // of all passes

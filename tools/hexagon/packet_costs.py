@@ -54,12 +54,12 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "lut_kernels", "main",
-                "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
+WORKER_FILES = ("attention_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "look_up_work", "lut_kernels",
+                "main", "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
                 "system", "table_kernels", "tile_kernels", "wide_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
-TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_q8": 512, "qf_accumulate": 2048, "qf_dequantise_columns": 1024}
+TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_accumulate": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
 TRIP |= {f"qf_quantise{wide}_g{block}": 128 for wide in ("", "_wide") for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
 TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
@@ -207,13 +207,14 @@ def prices(executed, static):
                                             for block in (32, 64, 128)} for wide in ("", "_wide"))
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
     tile_groups = {"packets_per_weight": static["qf_dequantise_q4"]}
-    to_tiles = {"q8_0": {"packets_per_weight": static["qf_dequantise_q8"]}, "q4_0": tile_groups}
+    bytes_to_tiles = {"packets_per_weight": static["qf_dequantise_bytes"]}
+    to_tiles = {"q8_0": bytes_to_tiles, "q4_0": tile_groups}
     return {
         "hmx": {"dma": {
             "float": {"f16": {"packets_per_weight": 0}} | to_tiles | {"q4_0_tile": tile_groups},
             "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
-                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},
+                    "q8_0": bytes_to_tiles, "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},
             "two_level": two_level,
             "scaled_tables": {"w4": once["dequantise_fused"], "q4_0": once["dequantise_fused"]} | scaled_tables,
             "int8_rows": int8_rows,

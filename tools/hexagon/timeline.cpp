@@ -1,11 +1,14 @@
 // One product on the matrix unit: the NPU model prices its plan of stages and simulates it, the worker runs the same plan. Prints both as
 // JSON: the plan, the price of each stage, the worker's log, and the simulated spans. tools/hexagon/timeline.py draws them.
 //
-//   hexagon-timeline DEVICE FORMAT ROWS COLUMNS DEPTH [BUFFERS]      FORMAT: f16 or q4_0; BUFFERS: of the plan, in place of the device's
+//   hexagon-timeline DEVICE FORMAT ROWS COLUMNS DEPTH [BUFFERS]
+//
+// FORMAT: f16, q8_0 or q4_0; BUFFERS: of the plan, in place of the device's.
 //
 // Weights and activations are zero: no stage branches on data.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -20,6 +23,19 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 constexpr const char* kStageNames[] = {"in", "vector", "matrix", "out", "activations"};
+
+struct Strips {
+  std::string_view name;
+  Format format;
+  hexagon::Kind kind;
+};
+const Strips* strips_of(std::string_view name) {
+  static const Strips all[] = {{"f16", Format::f16, hexagon::Kind::matmul_hmx_f16},
+                               {"q8_0", Format::q8_0, hexagon::Kind::matmul_hmx_q8},
+                               {"q4_0", Format::q4_0, hexagon::Kind::matmul_hmx}};
+  const auto found = std::ranges::find(all, name, &Strips::name);
+  return found == std::end(all) ? nullptr : found;
+}
 
 struct Question {
   std::string device, format;
@@ -46,7 +62,7 @@ hw::Work work_of(hw::NpuBench& bench, const Question& q) {
   work.rows = q.rows;
   work.columns = q.columns;
   work.depth = q.depth;
-  work.weight_bytes = Bytes{q.columns} * row_bytes(q.format == "f16" ? Format::f16 : Format::q4_0, q.depth);
+  work.weight_bytes = Bytes{q.columns} * row_bytes(strips_of(q.format)->format, q.depth);
   work.read_bytes = work.weight_bytes + Bytes{4} * q.rows * q.depth;
   work.written_bytes = Bytes{4} * q.rows * q.columns;
   work.macs = std::uint64_t{q.rows} * q.columns * q.depth;
@@ -57,7 +73,7 @@ hw::Work work_of(hw::NpuBench& bench, const Question& q) {
 std::vector<hexagon::StageEvent> log_of(const Question& q, const hexagon::StagePlan& plan) {
   HexagonSession session(make_qemu_hexagon({{}, {}, 512 * MiB, 64 * MiB}));
   hexagon::Operator op{};
-  op.kind = q.format == "f16" ? hexagon::Kind::matmul_hmx_f16 : hexagon::Kind::matmul_hmx;
+  op.kind = strips_of(q.format)->kind;
   op.rows = q.columns;
   op.columns = q.depth;
   op.batch = q.rows;
@@ -108,7 +124,9 @@ int main(int argc, char** argv) {
   try {
     if (argc < 6 || argc > 7) throw vitro::ConfigError("expected DEVICE FORMAT ROWS COLUMNS DEPTH [BUFFERS]");
     const std::string format = argv[2], buffers = argc > 6 ? argv[6] : "";
-    if (format != "f16" && format != "q4_0") throw vitro::ConfigError(format + ": is no format of strips (expected f16 or q4_0)");
+    if (vitro::strips_of(format) == nullptr) {
+      throw vitro::ConfigError(format + ": is no format of strips (expected f16, q8_0 or q4_0)");
+    }
     if (!buffers.empty() && buffers != "0" && buffers != "1" && buffers != "2") {
       throw vitro::ConfigError("buffers: " + buffers + " (expected 0, 1 or 2)");
     }

@@ -67,30 +67,22 @@ template <class I>
   }
 }
 
-// 128 8-bit weights to fp16. 1536 + q is a half whose last bit counts ones, so adding q to its bits converts it; taking 1536
-// off again is exact. Elements 0 .. 63 stand in the even bytes, the others in the odd ones. Vector b of `in` has its four scales in table b
-// % 4 of the vector of scales, at entries 0 .. 3.
-template <class I, int kTable>
-[[gnu::always_inline]] inline void dequantise_bytes(const typename I::Vector& in, const typename I::Vector& scales,
-                                                    const typename I::Vector& indices, typename I::Vector* __restrict out) {
+// 8-bit weights of ordinary groups to tiles, as those of 4 bits. 1536 + q is a half whose last bit counts ones, so adding q to its bits
+// converts it; taking 1536 off again is exact. Elements 0 .. 63 of a vector stand in the even bytes, the others in the odd ones.
+// in: [tiles][8]; scales: [tiles]; out: [tiles][16].
+template <class I>
+[[gnu::always_inline]] inline void dequantise_columns_q8(const typename I::Vector* in, const typename I::Vector* scales, uint32_t tiles,
+                                                         typename I::Vector* __restrict out) {
   constexpr int kMagic = 0x6600;
   const auto magic = I::splat_half(kMagic);
-  const auto q = I::widen_bytes(in);
-  const auto s = I::template look_up<kTable>(indices, scales);
-  out[0] = I::to_half(I::multiply(I::subtract_half(I::add_half(q.lo, magic), magic), s.lo));
-  out[1] = I::to_half(I::multiply(I::subtract_half(I::add_half(q.hi, magic), magic), s.hi));
-}
-
-template <class I>
-[[gnu::always_inline]] inline void dequantise_q8(const typename I::Vector* in, const typename I::Vector* scales,
-                                                 const typename I::Vector& indices, uint32_t vectors, typename I::Vector* __restrict out) {
-  const typename I::Vector places = indices;
-  for (uint32_t v = 0; v < vectors; v += 4, ++scales, in += 4, out += 8) {
-    const typename I::Vector sixteen = *scales;
-    dequantise_bytes<I, 0>(in[0], sixteen, places, out);
-    dequantise_bytes<I, 1>(in[1], sixteen, places, out + 2);
-    dequantise_bytes<I, 2>(in[2], sixteen, places, out + 4);
-    dequantise_bytes<I, 3>(in[3], sixteen, places, out + 6);
+  for (uint32_t t = 0; t < tiles; ++t, ++scales, in += 8, out += 16) {
+    const typename I::Vector s = *scales;
+#pragma GCC unroll 8
+    for (int v = 0; v < 8; ++v) {
+      const auto q = I::widen_bytes(in[v]);
+      out[2 * v] = I::to_half(I::multiply(I::subtract_half(I::add_half(q.lo, magic), magic), s));
+      out[2 * v + 1] = I::to_half(I::multiply(I::subtract_half(I::add_half(q.hi, magic), magic), s));
+    }
   }
 }
 

@@ -14,6 +14,8 @@
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
 // (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64: such strips are those of files (engine/quant/tile_groups.hpp).
+// A strip of q8_0 has 1024 bytes per tile in the place of nibbles: vector v of a tile has its elements 128 v + i in byte 2 i, and those
+// 64 further on in byte 2 i + 1, so that widening leaves them in order.
 // An fp16 strip is the same rows as the file has them, 64 columns of each after the other: a vector is 64 columns of a row, 32 vectors
 // are a pair of tiles. So a DMA that takes blocks of 128 bytes makes it of a matrix in f16, and HVX makes the tiles (strip_kernels.cpp).
 // Rows behind the last one are zero, and so are columns.
@@ -63,9 +65,10 @@ void pack_lut_panels(const View& weights, Range rows, std::byte* out);
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out);
 
-// Strips of q4_0 for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies; scales are finite.
+// Strips of q4_0 and q8_0 for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies; scales are finite.
 bool can_pack_strips(const View& weights);
-Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns);
+Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns);  // of 4 bits
+Bytes q8_strips_bytes(std::uint32_t rows, std::uint32_t columns);
 // Requires: can_pack_strips(); of tile groups, rows from one strip on.
 void pack_strips(const View& weights, Range rows, std::byte* out);
 

@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 12;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 13;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -59,6 +59,7 @@ enum class Kind : uint32_t {
   matmul_q4_0_rows,
   add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows], places [rows]; out: f32 [batch][columns], the
              // sum over rows ascending of h times the row, one fused multiply-add each, without rows whose h is 0
+  matmul_hmx_q8,  // as matmul_hmx_f16: strips of q8_0
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
@@ -91,7 +92,7 @@ struct Operator {
   Scales scales;   // of bit-serial panels and matmul_hmx
   uint32_t pitch;  // attention: rows from the first key of a head to its first value: whole tiles
   TileShape tile;  // of bit-serial panels
-  StagePlan stages;  // of products on the matrix unit, and of attention
+  StagePlan stages;  // of products on the matrix unit and by look-up, and of attention
   Spill spill;       // of products by look-up
 };
 static_assert(sizeof(Operator) == 104);
@@ -104,7 +105,7 @@ inline constexpr const char* kThreadNames[kThreads] = {"control", "dma", "matrix
 
 // What a worker logs of stages: its place in the log is its place in one order of everything that all threads did.
 enum class StageMark : uint8_t { issue, begin, end };  // issue: a transfer is queued; begin, end: by the thread that works
-inline constexpr uint8_t kActivations = kStages;       // beside the stages: the transfer of a pass's activations
+inline constexpr uint8_t kActivations = kStages;       // beside the stages: the transfer of a pass's activations, and the making of tables
 struct StageEvent {
   uint8_t mark, stage, thread, op;  // op: index in the request
   uint32_t step;                    // over all passes

@@ -7,11 +7,15 @@
 namespace vitro::hexagon {
 
 constexpr bool is_f16_product(Kind kind) { return kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_f16_rows; }
-constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || is_f16_product(kind); }
+constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || is_f16_product(kind); }
 constexpr bool is_panel_product(Kind kind) {
   return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
 }
-constexpr bool is_staged(Kind kind) { return is_strip_product(kind) || is_panel_product(kind); }
+constexpr bool is_matrix_product(Kind kind) { return is_strip_product(kind) || is_panel_product(kind); }
+constexpr bool looks_up(Kind kind) {  // on HVX alone (look_up_layout.hpp)
+  return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide;
+}
+constexpr bool is_staged(Kind kind) { return is_matrix_product(kind) || looks_up(kind); }
 
 // Blocks of `columns` columns of a bit-serial row.
 constexpr uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }
@@ -40,9 +44,9 @@ constexpr uint32_t tile_pairs(uint32_t depth) { return (depth / kTile + 1) / 2; 
 constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vectors
   return is_f16_product(op.kind) ? 0 : tile_groups(op) ? tile_pairs(depth) : depth / kTile;
 }
-constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, or fp16
+constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, bytes, or fp16
   if (is_f16_product(op.kind)) return tile_pairs(depth) * kTile * kVectorBytes;
-  return depth / kTile * (kTileElements / 2);
+  return depth / kTile * (op.kind == Kind::matmul_hmx_q8 ? kTileElements : kTileElements / 2);
 }
 constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
   return strip_scales(op, depth) * kVectorBytes + strip_values(op, depth);
@@ -92,14 +96,20 @@ constexpr StageTcm place_stages(const Operator& op) {
   return tcm;
 }
 
+// Whether `parts` parts are `whole`, all of them needed.
+constexpr bool covers(uint64_t whole, uint64_t part, uint64_t parts) {
+  return part > 0 && parts > 0 && parts <= whole && (parts - 1) * part < whole && parts * part >= whole;
+}
+// Whether a worker has the buffers and threads of a plan.
+constexpr bool valid_units(const StagePlan& plan) {
+  return plan.buffers <= 2 && plan.once <= 1 && (plan.threads == 1 || plan.threads == 2 || plan.threads == kMostVectorThreads);
+}
+
 // True for a plan that covers the product [batch, columns] x [columns, rows] of an operator exactly, and fits into TCM.
-// Requires: is_staged(op.kind), and possible shapes.
+// Requires: is_matrix_product(op.kind), and possible shapes.
 constexpr bool valid_stages(const Operator& op) {
   const StagePlan& plan = op.stages;
-  const auto covers = [](uint64_t whole, uint64_t part, uint64_t parts) {
-    return part > 0 && parts > 0 && parts <= whole && (parts - 1) * part < whole && parts * part >= whole;
-  };
-  if (plan.buffers > 2 || plan.once > 1 || (plan.threads != 1 && plan.threads != 2 && plan.threads != kMostVectorThreads)) return false;
+  if (!valid_units(plan)) return false;
   if (!covers(op.batch, plan.rows, plan.passes) || (plan.passes > 1 && (plan.rows & (kTile - 1)) != 0)) return false;
   if (!covers(op.rows, plan.columns, plan.groups) || (plan.groups > 1 && (plan.columns & (unit_columns(op) - 1)) != 0)) return false;
   if (!covers(op.columns, plan.depth, plan.depths)) return false;

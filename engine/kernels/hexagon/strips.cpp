@@ -1,4 +1,4 @@
-// Weights of the matrix unit, in 4 bits and in fp16.
+// Weights of the matrix unit, in 4 and 8 bits and in fp16.
 #include <cstring>
 #include <vector>
 
@@ -24,8 +24,31 @@ Bytes strip_bytes(Scales scales, std::uint32_t tiles) {
   return vectors * kVectorBytes + tiles * kTileNibbles;
 }
 
+// Of an element of a tile, in order: its byte in a strip of q8_0.
+std::uint32_t q8_strip_byte(std::uint32_t element) {
+  const std::uint32_t half = kVectorBytes / 2, within = element % kVectorBytes;
+  return element - within + within % half * 2 + within / half;
+}
+
 void pack_tile(const std::uint8_t* codes, std::byte* out) {
   for (std::uint32_t e = 0; e < kTileElements; e += 2 * kVectorBytes) pack_super_group(codes + e, out + e / 2);
+}
+
+void pack_q8_strips(const View& weights, Range rows, std::byte* out) {
+  constexpr Bytes kBlock = kScaleBytes + kBlockColumns;
+  const std::uint32_t k = columns(weights), tiles = k / kTile;
+  FileRows in(weights);
+  std::memset(out, 0, q8_strips_bytes(rows.count, k));
+  for (std::uint32_t i = 0; i < rows.count; ++i) {
+    const std::uint32_t n = i % kTile;
+    std::byte* strip = out + q8_strips_bytes(kTile, k) * (i / kTile);
+    const std::byte* block = in[rows.first + i];
+    for (std::uint32_t t = 0; t < tiles; ++t, block += kBlock) {
+      std::byte *scales = strip + t * kVectorBytes, *values = strip + tiles * kVectorBytes + t * kTileElements;
+      for (const std::uint32_t twice : {0u, 1u}) std::memcpy(scales + (2 * n + twice) * kScaleBytes, block, kScaleBytes);
+      for (std::uint32_t r = 0; r < kTile; ++r) values[q8_strip_byte(tile_place(r, n))] = block[kScaleBytes + r];
+    }
+  }
 }
 
 bool finite(const std::byte* scale) {
@@ -50,14 +73,19 @@ bool finite_scales(const View& weights) {
 
 bool can_pack_strips(const View& weights) {
   const bool tiles = in_tile_groups(weights) && columns(weights) <= kMostColumns;
-  return (tiles || (weights.format == Format::q4_0 && can_pack(weights))) && finite_scales(weights);
+  return (tiles || can_pack(weights)) && finite_scales(weights);
 }
 
 Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns) {
   return (Bytes{rows} + kTile - 1) / kTile * strip_bytes(scales, columns / kTile);
 }
 
+Bytes q8_strips_bytes(std::uint32_t rows, std::uint32_t columns) {
+  return (Bytes{rows} + kTile - 1) / kTile * (columns / kTile) * (kVectorBytes + kTileElements);
+}
+
 void pack_strips(const View& weights, Range rows, std::byte* out) {
+  if (weights.format == Format::q8_0) return pack_q8_strips(weights, rows, out);
   const std::uint32_t k = columns(weights), tiles = k / kTile;
   if (in_tile_groups(weights)) {
     VITRO_CHECK(rows.first % kTile == 0, "a part of tile groups begins with a strip");

@@ -29,7 +29,7 @@ hexagon::Operator staged_op(Kind kind, std::uint32_t rows, std::uint32_t columns
 
 TEST(StagePlans, cover_every_product_and_fit_into_tcm) {
   Rng rng(3);
-  for (const Kind kind : {Kind::matmul_hmx, Kind::matmul_hmx_f16, Kind::matmul_hmx_lut, Kind::matmul_hmx_int8}) {
+  for (const Kind kind : {Kind::matmul_hmx, Kind::matmul_hmx_q8, Kind::matmul_hmx_f16, Kind::matmul_hmx_lut, Kind::matmul_hmx_int8}) {
     for (int i = 0; i < 400; ++i) {
       const auto draw = [&](std::uint32_t most) { return 1 + static_cast<std::uint32_t>(rng.below(rng.below(2) == 0 ? 16 : most)); };
       hexagon::Operator op = staged_op(kind, draw(150000), 32 * draw(1024), draw(4096));

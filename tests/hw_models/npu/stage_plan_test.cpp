@@ -5,7 +5,8 @@
 #include <gmock/gmock.h>
 
 #include "engine/host/hexagon_stages.hpp"
-#include "engine/kernels/hexagon/stage_layout.hpp"
+#include "engine/kernels/hexagon/look_up_layout.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
 #include "tests/hw_models/npu/device.hpp"
 
 namespace vitro::hw {
@@ -55,6 +56,7 @@ std::string text(const StagePlan& p) {
 TEST(StagePlan, that_is_priced_is_the_one_that_runs) {
   for (const Shape& s : kShapes) {
     EXPECT_EQ(text(priced(kQ4, s, 0.03)), text(run(hexagon::Kind::matmul_hmx, s.depth / 32 * 18, s))) << s.columns << " x " << s.depth;
+    EXPECT_EQ(text(priced(kQ8, s, 0.05)), text(run(hexagon::Kind::matmul_hmx_q8, s.depth / 32 * 34, s))) << s.columns << " x " << s.depth;
     EXPECT_EQ(text(priced(kF16, s, 0.06)), text(run(hexagon::Kind::matmul_hmx_f16, Bytes{s.depth} * 2, s)))
         << s.columns << " x " << s.depth;
   }
@@ -73,6 +75,37 @@ TEST(StagePlan, that_is_priced_cuts_panels_as_the_worker_does) {
     EXPECT_EQ(model.columns % hexagon::kLutPanelRows, 0u);
     EXPECT_EQ(model.columns, worker.columns) << s.rows << ", " << s.columns << " x " << s.depth;
     EXPECT_EQ(model.passes, worker.passes);
+  }
+}
+
+// Look-ups: a tile of the layout for each thread, one part of the depth after the other.
+TEST(StagePlan, that_is_priced_for_look_ups_is_the_one_that_runs) {
+  NpuBench bench(phone());
+  const HexagonParameters parts = bench.parts();
+  const hexagon::TileShape searched = hexagon::tile_shape(2, 64);
+  for (Shape s : kShapes) {
+    s.rows = s.rows > 1 ? 4 : 1;
+    Kernel kernel;
+    kernel.threads = 4;
+    kernel.packets_per_mac = 0.007;
+    kernel.tile_rows = searched.rows;
+    kernel.tile_columns = searched.columns;
+    Work work = product(bench.model(), {"w2g64z", 9}, s.rows, s.columns, s.depth);
+    work.group = 64;
+    work.table_inputs = std::uint64_t{s.rows} * s.depth;
+    work.table_bytes = 8 * work.table_inputs;
+    hexagon::Operator op{};
+    op.kind = hexagon::Kind::matmul_lut;
+    op.rows = s.columns;
+    op.columns = s.depth;
+    op.batch = s.rows;
+    op.bits = 2;
+    op.group = 64;
+    op.zeros = hexagon::Zeros::of_blocks;
+    op.tile = hexagon::tile_shape(2, 64, s.columns);
+    op.stages = hexagon::plan_stages(op, 0, {});
+    EXPECT_EQ(text(TilePlanner(parts).plan(work, kernel).stages), text(op.stages)) << s.columns << " x " << s.depth;
+    EXPECT_TRUE(hexagon::valid_look_up(op)) << s.columns << " x " << s.depth;
   }
 }
 

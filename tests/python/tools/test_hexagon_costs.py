@@ -46,8 +46,9 @@ def test_the_table_holds_what_the_models_ask_for():
     table = yaml.safe_load(COMMITTED.read_text())["kernels"]
     assert table["kind"] == "derived" and "packets" in table["source"]
     tiles = table["hmx"]["dma"]
-    for variant in ("float", "int8"):
-        assert tiles[variant]["q8_0"]["packets_per_weight"] > tiles[variant]["q4_0"]["packets_per_weight"] > 0
+    # Groups as deep as a tile: bytes are converted where nibbles are looked up. One loop for every contract, as the worker has one.
+    assert tiles["hmx"]["q8_0"]["packets_per_weight"] > tiles["hmx"]["q4_0"]["packets_per_weight"] > 0
+    assert tiles["float"]["q8_0"] == tiles["int8"]["q8_0"] == tiles["hmx"]["q8_0"]
     # A transpose: five exchanges of sixteen pairs of vectors for 2048 weights, at best one in a packet; tiles at rest need none.
     assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0
     # Bytes for the matrix unit: cheaper than halves of the same planes, dearer with each plane.
@@ -116,7 +117,8 @@ def test_ieee_floats_spare_conversions():
     """V79's table: what is dequantised by products costs less, what has no floats the same (TTS-NPU 5.2.2: qfloat before V79)."""
     qfloat, ieee = (yaml.safe_load(path.read_text())["kernels"] for path in (COMMITTED, COMMITTED.with_name("hexagon-v79.yaml")))
     assert ieee["kind"] == "assumed"
-    for variant, form in (("float", "q4_0"), ("float", "q8_0"), ("hmx", "q4_0"), ("two_level", "w4g64z"), ("scaled_tables", "w4g64z")):
+    for variant, form in (("float", "q4_0"), ("float", "q8_0"), ("hmx", "q8_0"), ("hmx", "q4_0"),
+                          ("two_level", "w4g64z"), ("scaled_tables", "w4g64z")):
         assert ieee["hmx"]["dma"][variant][form]["packets_per_weight"] < qfloat["hmx"]["dma"][variant][form]["packets_per_weight"], variant
     assert ieee["hmx"]["dma"]["int8_rows"] == qfloat["hmx"]["dma"]["int8_rows"]
     softmax = [table["hvx"]["dma"]["softmax"] for table in (ieee, qfloat)]

@@ -47,10 +47,11 @@ def test_durations_follow_the_order_of_the_log():
 
 @needs_tool
 @pytest.mark.all
-def test_worker_and_model_take_as_long_with_the_same_plan(tmp_path):
+@pytest.mark.parametrize("form, columns", [("f16", 2048), ("q8_0", 4096)])
+def test_worker_and_model_take_as_long_with_the_same_plan(tmp_path, form, columns):
     took = {}
     for buffers in (2, 1, 0):
-        found = script.timeline(script.TOOL, DEVICE, "f16", 4, 2048, 512, buffers)
+        found = script.timeline(script.TOOL, DEVICE, form, 4, columns, 512, buffers)
         assert found["plan"]["buffers"] == buffers and found["plan"]["groups"] > 4
         worker, sim = worker_spans(found), sim_spans(found)
         for stage in ("in", "vector", "matrix"):  # every step once, or once for each thread
@@ -72,7 +73,7 @@ def test_it_says_what_it_does_not_take():
         answer = subprocess.run([script.TOOL, *arguments], capture_output=True, text=True)
         assert answer.returncode == 2 and answer.stdout == ""
         return answer.stderr
-    assert "expected f16 or q4_0" in said(DEVICE, "q8_0", "4", "64", "64")
+    assert "expected f16, q8_0 or q4_0" in said(DEVICE, "q6_k", "4", "64", "64")
     assert "columns: 33 (expected a multiple of 32" in said(DEVICE, "f16", "4", "33", "64")
     assert "rows: many" in said(DEVICE, "f16", "many", "64", "64")
     assert "expected 0, 1 or 2" in said(DEVICE, "f16", "4", "64", "64", "3")

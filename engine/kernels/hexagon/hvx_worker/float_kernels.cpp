@@ -27,10 +27,6 @@ void qf_convert_q4(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vec
   convert_q4<Isa>(in, scales, indices, vectors, out);
 }
 
-void qf_dequantise_q8(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* indices, uint32_t vectors, HVX_Vector* out) {
-  dequantise_q8<Isa>(in, scales, *indices, vectors, out);
-}
-
 // Of dots that are in TCM: 32 rows and two blocks per trip.
 void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32_t* x_scales, uint32_t pairs, HVX_Vector* y) {
   *y = accumulate<Isa>(dots, scales, x_scales, pairs);
@@ -55,6 +51,10 @@ VITRO_QUANTISE_WIDE(128)
 // Ordinary groups of 32 along the depth, in tiles: one vector of scales serves a tile.
 void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vector* values, uint32_t tiles, HVX_Vector* out) {
   dequantise_columns_q4<Isa>(in, scales, *values, tiles, out);
+}
+
+void qf_dequantise_bytes(const HVX_Vector* in, const HVX_Vector* scales, uint32_t tiles, HVX_Vector* out) {
+  dequantise_columns_q8<Isa>(in, scales, tiles, out);
 }
 
 // Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one

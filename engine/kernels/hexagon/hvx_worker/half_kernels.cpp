@@ -1,5 +1,6 @@
 // fp16 products as IEEE has them, in HVX integers: what a phone does in one qfloat product and one conversion, which the emulator lacks.
 // Not priced: the compiled qfloat form is (float_kernels.cpp).
+#include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/multiply_half.hpp"
 
@@ -46,6 +47,28 @@ HVX_Vector multiply_half(HVX_Vector a, HVX_Vector b) {
   const HVX_Vector even = product(Q6_V_vand_VV(a, low), Q6_V_vand_VV(b, low));
   const HVX_Vector odd = product(Q6_Vuw_vlsr_VuwR(a, 16), Q6_Vuw_vlsr_VuwR(b, 16));
   return Q6_V_vor_VV(even, Q6_Vw_vasl_VwR(odd, 16));
+}
+
+// Integers of at most 11 bits as halves, exactly.
+static HVX_Vector halves_of(HVX_Vector q) {
+  const HVX_Vector magnitude = Q6_Vh_vabs_Vh(q), zeros = Q6_Vuh_vcl0_Vuh(magnitude);
+  const HVX_Vector fraction = Q6_V_vand_VV(Q6_Vuh_vlsr_VuhR(Q6_Vh_vasl_VhVh(magnitude, zeros), 5), splat_half(0x3ff));
+  const HVX_Vector exponent = Q6_Vh_vasl_VhR(Q6_Vh_vsub_VhVh(splat_half(15 + 15), zeros), 10);  // of the leading one at bit 15
+  const HVX_VectorPred none = Q6_Q_vcmp_eq_VhVh(magnitude, Q6_V_vzero());
+  const HVX_Vector bits = Q6_V_vor_VV(Q6_V_vor_VV(exponent, fraction), Q6_V_vand_VV(q, splat_half(0x8000)));
+  return Q6_V_vmux_QVV(none, Q6_V_vzero(), bits);
+}
+
+extern "C" [[gnu::noinline]] void float_dequantise_bytes(const unsigned char* bytes, const uint16_t* scales, uint32_t tiles, uint16_t* w) {
+  const HVX_Vector *in = vectors_at(bytes), *s = vectors_at(scales);
+  HVX_Vector* out = vectors_at(w);
+  for (uint32_t t = 0; t < tiles; ++t, ++s) {
+    for (uint32_t v = 0; v < kTileElements / kVectorBytes; ++v, out += 2) {
+      const HVX_VectorPair q = Q6_Wh_vsxt_Vb(*in++);
+      out[0] = multiply_half(halves_of(Q6_V_lo_W(q)), *s);
+      out[1] = multiply_half(halves_of(Q6_V_hi_W(q)), *s);
+    }
+  }
 }
 
 extern "C" [[gnu::noinline]] void float_scale(uint16_t* q, const uint16_t* scales, uint32_t every, uint32_t vectors) {

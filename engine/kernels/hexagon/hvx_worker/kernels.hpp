@@ -66,6 +66,8 @@ extern "C" void float_scale(uint16_t* q, const uint16_t* scales, uint32_t every,
 // Tile groups (TTS-NPU 5.1) to fp16; 256 weights per vector. Requires: vectors a multiple of 8.
 extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint16_t* scales, const uint16_t* table, uint32_t vectors,
                                        uint16_t* w);
+// Tiles of a strip of q8_0 (panels.hpp) to fp16, with a vector of scales each.
+extern "C" void float_dequantise_bytes(const unsigned char* bytes, const uint16_t* scales, uint32_t tiles, uint16_t* w);
 // `blocks` blocks of a bit-serial panel to weight tiles [4][columns / 32] (T-MAN 4.1). tables: the vector of the first level, then that of
 // the values.
 extern "C" void float_lut_tiles(const unsigned char* planes, const ZeroFields& zeros, const uint16_t* scales, uint32_t step,

@@ -33,7 +33,6 @@ void answer(const Request& request, Response& response, uint32_t sequence, const
     response.answer = static_cast<uint32_t>(Answer::bad_request);
     count = 0;
   }
-  begin_request();
   begin_log(response);
   for (uint32_t i = 0; i < count; ++i) {
     const Operator& op = request.operators[i];

@@ -2,8 +2,8 @@
 
 #include "engine/kernels/hexagon/hvx_worker/dma.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
-#include "engine/kernels/hexagon/hvx_worker/lut_tile.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
+#include "engine/kernels/hexagon/look_up_layout.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -13,9 +13,7 @@ constexpr uint32_t kMostBlocks = 1024;  // of a row, so that the integer results
 constexpr uint32_t kQ8Bytes = 34, kQ4Bytes = 18;  // of a block in a file: its scale, then quants
 
 // On a phone these are in TCM.
-alignas(kVectorBytes) int32_t dots[kMostBlocks * kLutPanelRows];
-alignas(kVectorBytes) int32_t weighted[kMostTileRows * (kMostTileColumns / kBlockColumns)];  // of a tile
-alignas(kVectorBytes) uint16_t tables[kMostBlocks * kBlockColumns / 4 * 16];
+alignas(kVectorBytes) int32_t dots[kBatchTogether * kMostBlocks * kPanelRows];
 
 constexpr uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
 
@@ -80,97 +78,11 @@ void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress)
   }
 }
 
-// Whose tables the scratch holds: products of a request that have the same activations make them once (T-MAN 5).
-struct {
-  Kind kind = Kind::none;
-  uint32_t x, columns, batch;
-} precomputed;
-
-bool holds_tables(const Operator& op) {
-  return precomputed.kind == op.kind && precomputed.x == op.in[1] && precomputed.columns == op.columns && precomputed.batch == op.batch;
-}
-
-// Sums of a tile's rows while they wait for more of the depth (T-MAN 4.3's spill buffer). In DRAM they are the result itself, which leaves
-// the cache each time.
-alignas(kVectorBytes) float ordinary_sums[kMostTileRows];
-float* spill_buffer(Spill spill, float* y) {
-  if (spill == Spill::dram) return y;
-  return spill == Spill::l2 ? ordinary_sums : reinterpret_cast<float*>(idle_tcm());
-}
-void spill_sums(const Operator& op, float* sums, uint32_t count, Response& response) {
-  response.spilled[static_cast<uint32_t>(op.spill)] += count;
-  if (op.spill != Spill::dram) return;
-  clean_cache(sums, count * sizeof(float));
-  invalidate_cache(sums, count * sizeof(float));
-}
-
-// Tile by tile: tables of its columns stay in registers for all of its panels, and a spill buffer has the sums of the tiles before, so
-// blocks add up in ascending order whatever the tile.
-void matmul_lut(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const bool rounded = op.kind == Kind::matmul_lut_rounded, wide = op.kind == Kind::matmul_lut_wide;
-  const uint32_t blocks = lut_blocks(op.group, op.columns);
-  const int32_t step = op.zeros == Zeros::signs ? 2 : 1, zero = op.zeros == Zeros::signs ? 1 : static_cast<int32_t>(op.zero);
-  const int32_t factor = step * ((1 << op.bits) - 1) - (op.zeros == Zeros::of_blocks ? 0 : 2 * zero);
-  const unsigned char* quants = r.inbound + op.in[1];
-  const uint32_t quant_bytes = op.columns * (wide ? sizeof(int16_t) : sizeof(int8_t));
-  const auto* x = reinterpret_cast<const ActivationScale*>(r.inbound + op.in[2]);
-  const auto* units = reinterpret_cast<const RoundedScale*>(x);
-  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
-  const bool all = op.batch * op.columns <= kMostBlocks * kBlockColumns, made = all && holds_tables(op);
-  for (uint32_t m = 0; m < op.batch; ++m, quants += quant_bytes, x += blocks, units += blocks, y += op.rows) {
-    uint16_t* table = tables + (all ? m * op.columns * 4 : 0);
-    auto* bytes = reinterpret_cast<uint8_t*>(table);
-    if (!made && rounded) hvx_lut_precompute_rounded(reinterpret_cast<const int8_t*>(quants), units, op.group, blocks, bytes);
-    if (!made && wide) hvx_lut_precompute_wide(reinterpret_cast<const int16_t*>(quants), op.columns / 4, table);
-    if (!made && !rounded && !wide) hvx_lut_precompute(reinterpret_cast<const int8_t*>(quants), op.columns / 4, table);
-    for (uint32_t row = 0; row < op.rows; row += op.tile.rows) {
-      const uint32_t rows_left = op.rows - row, tile_rows = rows_left < op.tile.rows ? rows_left : op.tile.rows;
-      const bool whole = op.columns <= op.tile.columns;  // nothing waits
-      float* const waiting = whole ? y + row : spill_buffer(op.spill, y + row);
-      for (uint32_t column = 0; column < op.columns; column += op.tile.columns) {
-        const LutTile tile(op, row, column);
-        const uint32_t of_tile = lut_blocks(op.group, tile.columns), before = lut_blocks(op.group, column), count = tile.columns / 16;
-        const unsigned char *matrix = r.inbound + op.in[0], *planes = tile.panel(matrix, 0) + tile.size.scales;
-        if (rounded) {
-          hvx_lut_linear_rounded(planes, tile.size.bytes(), tile.panels, bytes + column * 8, count, op.bits, op.group, weighted);
-        } else {
-          const auto linear = wide ? hvx_lut_linear_wide : hvx_lut_linear;
-          linear(planes, tile.size.bytes(), tile.panels, table + column * 4, count, op.bits, op.group, weighted);
-        }
-        for (uint32_t p = 0; p < tile.panels; ++p) {
-          const ZeroFields zeros = tile.zeros(matrix, op, p);
-          const uint16_t* scales = tile.scales(matrix, op, p);
-          const int32_t* sums = weighted + p * of_tile * kLutPanelRows;
-          float* out = waiting + p * kLutPanelRows;
-          if (rounded) {
-            float_accumulate_rounded(sums, scales, scale_step(op), zeros, op.zeros, units + before, factor, of_tile, tile.rows_of(p),
-                                     column > 0, out);
-          } else {
-            (wide ? hvx_lut_finalize_wide : hvx_lut_finalize)(sums, zeros, op.zeros, x + before, factor, of_tile, dots);
-            float_accumulate(dots, scales, scale_step(op), &x[before].scale, sizeof(ActivationScale) / sizeof(float), of_tile,
-                             kLutPanelRows, tile.rows_of(p), column > 0, out);
-          }
-          advance(progress);
-        }
-        if (column + op.tile.columns < op.columns) spill_sums(op, waiting, tile_rows, r.response());
-      }
-      const Transfer results = run_of(reinterpret_cast<const unsigned char*>(waiting), reinterpret_cast<unsigned char*>(y + row),
-                                      tile_rows * static_cast<uint32_t>(sizeof(float)));
-      if (waiting != y + row) dma_copy(&results);
-    }
-  }
-  precomputed = {all ? op.kind : Kind::none, op.in[1], op.columns, op.batch};
-}
-
-bool looks_up(Kind kind) {
-  return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide;
-}
-
 }  // namespace
 
 bool is_product(Kind kind) {
   const bool panels = kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || in_places(kind);
-  return panels || kind == Kind::add_rows || looks_up(kind) || is_staged(kind);
+  return panels || kind == Kind::add_rows || is_staged(kind);
 }
 
 uint32_t placed_row_bytes(const Operator& op) {
@@ -203,7 +115,7 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * lut_bytes_to(op, op.columns);
       in[1] = planes ? op.batch * columns * (op.kind == Kind::matmul_lut_wide ? 2 : 1) : bytes ? tiles / 2 : tiles;
       in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
-      return planes || valid_stages(op);
+      return planes ? valid_look_up(op) : valid_stages(op);
     }
     case Kind::add_rows:
       in[1] = op.batch * rows * sizeof(float);
@@ -220,6 +132,7 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[2] = rows * sizeof(uint32_t);
       return (columns & (2 * kTile - 1)) == 0 && valid_stages(op);
     case Kind::matmul_hmx:
+    case Kind::matmul_hmx_q8:
     case Kind::matmul_hmx_f16:
       if (op.scales > Scales::of_tile_groups || (tile_groups(op) && (columns & (2 * kTile - 1)) != 0)) return false;
       in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
@@ -235,11 +148,8 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
   }
 }
 
-void begin_request() { precomputed.kind = Kind::none; }
-
 void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
   if (is_staged(op.kind)) return run_staged(op, index, regions, progress);
-  if (looks_up(op.kind)) return matmul_lut(op, regions, progress);
   if (op.kind == Kind::add_rows) return add_rows(op, regions, progress);
   matmul(op, regions, progress);
 }

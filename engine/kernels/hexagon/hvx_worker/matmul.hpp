@@ -13,9 +13,6 @@ uint32_t placed_row_bytes(const Operator& op);
 // Bytes of the inputs, and of the result. False for impossible shapes. Requires: is_product(op.kind).
 bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out);
 
-// Before the operators of a request: what scratch holds of the last one is not this one's.
-void begin_request();
-
 // Requires: inside(op, regions). index: of the operator in its request.
 void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress);
 

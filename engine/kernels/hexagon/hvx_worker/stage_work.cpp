@@ -80,8 +80,12 @@ void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* s
   if (is_f16_product(op.kind)) {
     return hvx_f16_tiles(strip + piece * kTile * kVectorBytes, end - piece, halves_at(tiles) + piece * 2 * kTileElements);
   }
+  const uint16_t* of_tile = halves_at(strip + piece * kVectorBytes);
+  if (op.kind == Kind::matmul_hmx_q8) {
+    return float_dequantise_bytes(values + piece * kTileElements, of_tile, end - piece, halves_at(tiles) + piece * kTileElements);
+  }
   const uint32_t together = tile_groups(op) ? 2 : 1, vectors = together * (kTileElements / 2 / kVectorBytes);  // of nibbles, in a piece
-  const uint16_t* scales = halves_at(strip + piece * kVectorBytes);
+  const uint16_t* scales = of_tile;
   uint16_t* out = halves_at(tiles) + piece * together * kTileElements;
   values += piece * vectors * kVectorBytes;
   if (tile_groups(op)) return float_dequantise_tiles(values, scales, table, (end - piece) * vectors, out);

@@ -2,6 +2,7 @@
 
 #include "engine/kernels/hexagon/hvx_worker/attention_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/dma.hpp"
+#include "engine/kernels/hexagon/hvx_worker/look_up_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"
 
 namespace vitro::hexagon {
@@ -22,7 +23,8 @@ Seat matrix_seat, vector_seats[kMostVectorThreads];
 // The pass at hand. Written by the control thread while no stage works, or before it posts the stage's next step.
 struct {
   StagePass pass;
-  StageTcm place;           // of a product
+  StageTcm place;           // of a product on the matrix unit
+  LookUpWork look_up;       // of one by look-up
   AttentionWork attention;  // of attention, which has one pass
   Response* response;
   volatile uint32_t* progress;
@@ -30,9 +32,12 @@ struct {
   uint32_t before;               // steps of earlier passes
   uint32_t vector_step, matrix_step;
   Step vector, matrix;
+  uint32_t vector_out;  // of look-ups: where the step's results are
+  bool makes_tables;    // what HVX threads are posted for, in place of a step
 } now;
 
 uint32_t finished[kStages];  // steps of the pass
+uint32_t arrived, made;      // activations of the pass; tables of them
 uint32_t vectors_left;       // HVX threads that still work on their step
 uint32_t events;             // raised whenever a stage has finished something: what the control thread sleeps on
 
@@ -42,8 +47,8 @@ void log(StageMark mark, uint8_t stage, uint8_t thread, uint32_t step) {
   if (at < kMostLogged) now.response->log[at] = {static_cast<uint8_t>(mark), stage, thread, now.op, step + now.before};
 }
 
-void finish(Stage stage) {
-  raise(finished[stage]);
+void finish(uint32_t& what) {
+  raise(what);
   advance(*now.progress);
   raise(events);
   wake(events);
@@ -51,6 +56,7 @@ void finish(Stage stage) {
 
 unsigned char* at(uint64_t place) { return tcm + static_cast<uint32_t>(place); }
 bool attends() { return now.pass.op->kind == Kind::attention; }
+bool looks() { return looks_up(now.pass.op->kind); }
 uint32_t buffer(uint32_t step) { return buffer_of(step, now.pass.op->stages.buffers); }
 
 // Of a transfer: its stage, and its step. The activations of a pass have the step 0.
@@ -58,7 +64,7 @@ constexpr uint32_t tag_of(uint32_t stage, uint32_t step) { return step << 3 | st
 void transfer_begun(uint32_t tag) { log(StageMark::begin, tag & 7, static_cast<uint8_t>(Thread::engine), tag >> 3); }
 void transfer_done(uint32_t tag) {
   log(StageMark::end, tag & 7, static_cast<uint8_t>(Thread::engine), tag >> 3);
-  if ((tag & 7) < kStages) finish(static_cast<Stage>(tag & 7));
+  finish((tag & 7) < kStages ? finished[tag & 7] : arrived);
 }
 
 void multiply_group(uint32_t step) {
@@ -84,8 +90,14 @@ extern "C" void vector_thread(void* argument) {
     seen = wait_for_post(seat, seen);
     const uint32_t step = now.vector_step, threads = now.pass.op->stages.threads;
     const uint32_t index = seat.thread - static_cast<uint32_t>(Thread::vector);
-    log(StageMark::begin, kVector, seat.thread, step);
-    if (attends()) {
+    const bool tables = now.makes_tables;
+    const uint8_t stage = tables ? kActivations : kVector;
+    log(StageMark::begin, stage, seat.thread, step);
+    if (tables) {
+      make_tables(now.look_up, index, threads);
+    } else if (looks()) {
+      look_up_tiles(now.look_up, now.vector, at(now.look_up.place.in[buffer(step)]), now.vector_out, index, threads, *now.progress);
+    } else if (attends()) {
       attention_vectors(now.attention, step, index, threads);
     } else {
       const uint32_t pieces = pieces_of(now.pass, now.vector);
@@ -94,8 +106,8 @@ extern "C" void vector_thread(void* argument) {
         make_tiles(now.pass, now.vector, at(now.place.in[buffer(step)]), from, to, at(now.place.ready[buffer(step)]));
       }
     }
-    log(StageMark::end, kVector, seat.thread, step);
-    if (raise(vectors_left, static_cast<uint32_t>(-1)) == 1) finish(kVector);
+    log(StageMark::end, stage, seat.thread, step);
+    if (raise(vectors_left, static_cast<uint32_t>(-1)) == 1) finish(tables ? made : finished[kVector]);
   }
 }
 
@@ -111,7 +123,7 @@ extern "C" void matrix_thread(void* argument) {
       multiply_group(step);
     }
     log(StageMark::end, kMatrix, seat.thread, step);
-    finish(kMatrix);
+    finish(finished[kMatrix]);
   }
 }
 
@@ -131,9 +143,9 @@ void start_threads(uint32_t vectors) {
   for (uint32_t i = 0; i < vectors; ++i) start_seat(vector_seats[i], static_cast<uint32_t>(Thread::vector) + i, vector_thread);
 }
 
-// Where a stage stands: its next step is part `part` of group `group`.
+// Where a stage stands: its next step is part `part` of group `group`, whose results are in buffer `out` if they are look-ups'.
 struct Place {
-  uint32_t group = 0, part = 0;
+  uint32_t group = 0, part = 0, out = 0;
   Step take(const Operator& op) {
     const StagePlan& plan = op.stages;
     const uint32_t column = group * plan.columns, begin = part * plan.depth;
@@ -143,6 +155,7 @@ struct Place {
     if (++part == plan.depths) {
       part = 0;
       ++group;
+      out = out == groups_ahead(plan.buffers) ? 0 : out + 1;
     }
     return step;
   }
@@ -153,6 +166,8 @@ void queue_weights(const Step& step, uint32_t index) {
   Chain chain(tag_of(kIn, index));
   if (attends()) {
     load_block(now.attention, index, chain);
+  } else if (looks()) {
+    load_tiles(now.look_up, step, at(now.look_up.place.in[buffer(index)]), chain);
   } else {
     load_weights(now.pass, step, at(now.place.in[buffer(index)]), chain);
   }
@@ -160,13 +175,17 @@ void queue_weights(const Step& step, uint32_t index) {
 }
 
 // Nothing moves where results wait for more of the depth, or for the last group.
-void queue_results(const Step& step, uint32_t index, bool last) {
+void queue_results(const Step& step, uint32_t index, uint32_t out, bool last) {
   const Operator& op = *now.pass.op;
   log(StageMark::issue, kOut, static_cast<uint8_t>(Thread::control), index);
   Chain chain(tag_of(kOut, index));
   if (attends()) {
     const AttentionTcm& place = now.attention.place;
     chain.add(run_of(at(place.result), now.pass.regions->outbound + op.out, last ? op.out_bytes : 0));
+    return chain.close();
+  }
+  if (looks()) {
+    chain.add(results_of(now.look_up, step, out, last));
     return chain.close();
   }
   unsigned char* to = now.pass.regions->outbound + op.out + now.pass.row * op.rows * sizeof(float);
@@ -186,25 +205,47 @@ void post(Seat& seat) {
   wake(seat.posted);
 }
 
-void run_pass(const Operator& op) {
-  const StagePlan& plan = op.stages;
-  const uint32_t steps = plan.steps();
-  StageCounts counts;
-  Place place[kStages];
-  for (uint32_t& count : finished) count = 0;
+void post_vectors(uint32_t threads) {
+  vectors_left = threads;
+  for (uint32_t i = 0; i < threads; ++i) post(vector_seats[i]);
+}
+
+// has_tables: of look-ups: an operator before has made them.
+void queue_activations(const Operator& op, bool has_tables) {
   log(StageMark::issue, kActivations, static_cast<uint8_t>(Thread::control), 0);
   Chain activations(tag_of(kActivations, 0));
   if (attends()) {
     load_queries(now.attention, activations);
+  } else if (has_tables) {
+    activations.add({});
+  } else if (looks()) {
+    load_quants(now.look_up, activations);
   } else {
     const uint32_t bytes = static_cast<uint32_t>(activation_bytes(op, now.pass.rows));
     activations.add(run_of(now.pass.operand(1) + now.pass.row * op.columns * element_bytes(op), at(now.place.activations), bytes));
   }
   activations.close();
+}
+
+void run_pass(const Operator& op, bool has_tables) {
+  const StagePlan& plan = op.stages;
+  const uint32_t steps = plan.steps();
+  StageCounts counts;
+  Place place[kStages];
+  for (uint32_t& count : finished) count = 0;
+  arrived = made = 0;
+  now.makes_tables = false;
+  queue_activations(op, has_tables);
+  bool ready = !looks() || has_tables;  // for HVX to take steps
   while (true) {
     const uint32_t seen = look(events);
     for (int s = 0; s < kStages; ++s) counts.finished[s] = look(finished[s]);
     if (counts.finished[kOut] == steps) return;
+    const bool makes = !ready && !now.makes_tables && look(arrived) != 0;
+    if (now.makes_tables && look(made) != 0) {
+      ready = true;
+      now.makes_tables = false;
+    }
     // All that may start: transfers are queued before anybody computes, so that they are on their way meanwhile.
     bool multiplies = false, converts = false;
     for (bool moved = true; moved;) {
@@ -213,18 +254,23 @@ void run_pass(const Operator& op) {
         const auto stage = static_cast<Stage>(s);
         const uint32_t step = counts.started[stage];
         const bool busy = (stage == kMatrix || stage == kVector) && step > counts.finished[stage];
-        if (busy || !may_start(stage, counts, steps, plan.buffers, plan.once != 0)) continue;
+        if (busy || !may_start(stage, counts, steps, plan.buffers, plan.once != 0) || (stage == kVector && !ready)) continue;
         ++counts.started[stage];
         moved = true;
+        const uint32_t out = place[stage].out;
         const Step taken = place[stage].take(op);
         if (stage == kIn) queue_weights(taken, step);
-        if (stage == kOut) queue_results(taken, step, step + 1 == steps);
+        if (stage == kOut) queue_results(taken, step, out, step + 1 == steps);
         if (stage == kVector) {
           now.vector = taken;
           now.vector_step = step;
+          now.vector_out = out;
           converts = true;
+          if (looks()) now.response->spilled[static_cast<uint32_t>(op.spill)] += waiting_sums(now.look_up, taken);
         }
-        if (stage == kMatrix) {
+        if (stage == kMatrix && looks()) {  // has nothing to do
+          counts.finished[kMatrix] = raise(finished[kMatrix]) + 1;
+        } else if (stage == kMatrix) {
           now.matrix = taken;
           now.matrix_step = step;
           multiplies = true;
@@ -232,10 +278,11 @@ void run_pass(const Operator& op) {
       }
     }
     if (multiplies) post(matrix_seat);
-    if (converts) {
-      vectors_left = plan.threads;
-      for (uint32_t i = 0; i < plan.threads; ++i) post(vector_seats[i]);
+    if (makes) {
+      now.makes_tables = true;
+      now.vector_step = 0;
     }
+    if (converts || makes) post_vectors(plan.threads);
     sleep_while(events, seen);
   }
 }
@@ -260,15 +307,20 @@ void run_staged(const Operator& op, uint32_t index, const Regions& regions, vola
   now.response = &regions.response();
   now.progress = &progress;
   now.op = static_cast<uint8_t>(index);
+  bool has_tables = false;
   if (op.kind == Kind::attention) {
     now.attention = {&op, &regions, tcm, place_attention(op)};
+  } else if (looks_up(op.kind)) {
+    now.look_up = {{}, tcm, place_look_up(op)};
+    has_tables = index > 0 && shares_tables((&op)[-1], op);  // operators of a request stand side by side
   } else {
     now.place = place_stages(op);
   }
   now.before = 0;
   for (uint32_t row = 0; row < op.batch; row += plan.rows) {
     now.pass = {&op, &regions, row, op.batch - row < plan.rows ? op.batch - row : plan.rows};
-    run_pass(op);
+    now.look_up.pass = now.pass;
+    run_pass(op, has_tables);
     now.before += plan.steps();
   }
 }

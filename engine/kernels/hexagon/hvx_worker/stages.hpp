@@ -1,5 +1,5 @@
-// Products on the matrix unit, and attention, in stages that work at the same time (T-MAN 4.2): the control thread starts each stage when
-// the plan's rule lets it (stage_plan.hpp), the DMA engine, a pool of HVX threads and the matrix unit's thread do the work,
+// Products on the matrix unit and by look-up, and attention, in stages that work at the same time (T-MAN 4.2): the control thread starts
+// each stage when the plan's rule lets it (stage_plan.hpp), the DMA engine, a pool of HVX threads and the matrix unit's thread do the work,
 // and a log says in which order.
 #pragma once
 #include "engine/kernels/hexagon/hvx_worker/operators.hpp"
@@ -11,7 +11,7 @@ void begin_log(Response& response);
 // Behind them: the log is whole, and the CPU can see it.
 void end_log(Response& response);
 
-// Requires: valid_stages(op) or valid_attention(op), inside(op, regions). index: of the operator in its request.
+// Requires: valid_stages(op), valid_look_up(op) or valid_attention(op), inside(op, regions). op: operator `index` of its request.
 void run_staged(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress);
 
 // TCM, for an operator without stages: no stage works meanwhile.

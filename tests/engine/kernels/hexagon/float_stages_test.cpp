@@ -78,21 +78,22 @@ TYPED_TEST(FloatStages, eight_bit_weights_get_their_scales) {
   using I = TypeParam;
   using Vector = typename I::Vector;
   Rng rng(2);
-  constexpr std::uint32_t kVectors = 8, kWeights = kVectors * 128;
-  std::vector<Vector> in(kVectors), scales(kVectors / 4), out(kVectors * 2);
+  constexpr std::uint32_t kTiles = 3, kVectors = kTiles * 8, kWeights = kVectors * 128;
+  std::vector<Vector> in(kVectors), scales(kTiles), out(kVectors * 2);
   std::vector<std::int8_t> q(kWeights);
-  std::vector<std::uint16_t> drawn(kWeights / 32);
+  std::vector<std::uint16_t> drawn(kTiles * 32);  // of the tiles' columns
   for (std::uint32_t i = 0; i < kWeights; ++i) {
     q[i] = static_cast<std::int8_t>(static_cast<int>(rng.below(256)) - 128);
     in[i / 128].byte[2 * (i % 64) + i % 128 / 64] = static_cast<unsigned char>(q[i]);
   }
   for (std::uint32_t g = 0; g < drawn.size(); ++g) {
     drawn[g] = this->draw_scale(rng);
-    std::memcpy(scales[g / 16].byte + 2 * hexagon::table_place(g / 4 % 4, g % 4), &drawn[g], 2);
+    for (const std::uint32_t twice : {0u, 1u}) std::memcpy(scales[g / 32].byte + 2 * (2 * (g % 32) + twice), &drawn[g], 2);
   }
-  hexagon::dequantise_q8<I>(in.data(), scales.data(), this->broadcast()[0], kVectors, out.data());
+  hexagon::dequantise_columns_q8<I>(in.data(), scales.data(), kTiles, out.data());
   for (std::uint32_t i = 0; i < kWeights; ++i) {
-    this->expect_close(I::hf(out[i / 64], i % 64), q[i] * static_cast<double>(half_to_float(drawn[i / 32])), i);
+    const std::uint16_t scale = drawn[i / 1024 * 32 + i % 64 / 2];
+    this->expect_close(I::hf(out[i / 64], i % 64), q[i] * static_cast<double>(half_to_float(scale)), i);
   }
 }
 

@@ -124,13 +124,14 @@ TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
   };
   for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 256, 3}, {96, 96, 33}, {32, 1056, 2}}) {
     check(Kind::matmul_hmx, Format::q4_0, Layout::rows, shape);
+    check(Kind::matmul_hmx_q8, Format::q8_0, Layout::rows, shape);
     check(Kind::matmul_hmx_f16, Format::f16, Layout::rows, shape);
   }
   // What has no tiles of its own is rounded to fp16 when it is packed.
-  for (const Format format : {Format::f32, Format::q8_0, Format::q6_k, Format::iq4_nl}) {
+  for (const Format format : {Format::f32, Format::q6_k, Format::iq4_nl}) {
     check(Kind::matmul_hmx_f16, format, Layout::rows, {40, 256, 2});
   }
-  check(Kind::matmul_hmx_f16, Format::q8_0, Layout::tiled, {48, 96, 2});
+  check(Kind::matmul_hmx_q8, Format::q8_0, Layout::tiled, {48, 96, 2});
 }
 
 // Prompts of a model whose weights lie for look-ups: the same panels, made into tiles in two levels (T-MAN 4.1). The shapes cut panels and

@@ -200,6 +200,7 @@ TEST(HexagonProduct, sums_of_rounded_tables_do_not_overflow) {
       op.group = group;
       op.tile = form.tile;
       op.zeros = form.zeros;
+      op.stages = hexagon::plan_stages(op, 0, {});
       const auto y = worker.in(0, panels).in(1, x).in(2, scales).run<float>(op, kRows);
       for (std::uint32_t r = 0; r < kRows; ++r) {
         std::int32_t sum = 0;
@@ -258,6 +259,7 @@ TEST(HexagonProduct, products_of_one_input_share_their_tables) {
         op.in[1] = first;
         op.in[2] = second;
         op.out_bytes = op.batch * op.rows * 4;
+        op.stages = hexagon::plan_stages(op, 0, {});
         operators.push_back(op);
       }
       const std::uint64_t before = packets_of(worker, precompute);
@@ -342,6 +344,7 @@ TEST(HexagonProduct, bit_planes_of_every_form_are_exact) {
     op.tile = form.tile;
     op.zero = form.zero;
     op.zeros = form.zeros;
+    op.stages = hexagon::plan_stages(op, 0, {});
     const auto y = worker.in(0, panels).in(1, c.x).in(2, scales).run<float>(op, kRows);
     for (std::uint32_t r = 0; r < kRows; ++r) {
       std::int32_t sum = 0;

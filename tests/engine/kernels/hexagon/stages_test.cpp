@@ -84,6 +84,7 @@ struct Case {
 };
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{{Format::q4_0, {200, 288, 3}},
+                                     {Format::q8_0, {136, 160, 34}},
                                      {Format::f16, {136, 96, 33}},
                                      {Format::w(2, 64, 'z'), {400, 576, 2}},
                                      {Format::w(4, 32), {300, 288, 3}},
@@ -188,6 +189,7 @@ TEST_F(Stages, have_the_same_bits_in_passes_and_in_parts_of_the_depth) {
     expect_bits(product, staged, to_string(c.format));
   };
   check({Format::q4_0, {64, 544, 70}}, 160 * KiB, true, false);
+  check({Format::q8_0, {64, 1056, 40}}, 150 * KiB, true, true);
   check({Format::f16, {64, 1120, 40}}, 200 * KiB, true, true);
   check({Format::q4_0, {40, 1120, 3}}, 150 * KiB, false, true);
   check({Format::w(2, 64, 'z'), {200, 1088, 3}}, 300 * KiB, false, true);
