@@ -192,3 +192,22 @@ def pareto(frame: "pandas.DataFrame", objectives: Mapping[str, str], *, by: str 
     ax.set(xlabel=x, ylabel=y)
     figure.legend(loc="outside upper right", ncols=5, handlelength=1.2)
     return figure
+
+
+@styled
+def overlap(frame: "pandas.DataFrame") -> Figure:
+    """Overlap@K over K, of each recording's halves and each two recordings: the mean over layers; by chance dashed.
+
+    frame: as `vitro.trace.hot_experts.overlaps` gives it.
+    """
+    figure, (axes,) = axes_of(height=3.4)
+    for ((name, asked), rows), (color, marker) in zip(frame.groupby(["calibrated_on", "asked_on"], sort=False), kinds()):
+        label = f"{name}, halves" if name == asked else f"{name} and {asked}"
+        axes.plot(rows["k"], 100 * rows["mean"], color=color, marker=marker, markersize=5, linewidth=1.4, label=label)
+    chance = frame.groupby("k")["chance"].first()
+    axes.plot(chance.index, 100 * chance, color=OTHER, linestyle=(0, (4, 3)), linewidth=1.2, label="by chance")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(chance.index, [str(k) for k in chance.index])
+    axes.set(xlabel="K, hottest experts of a layer", ylabel="% in common", ylim=(0, 104))
+    figure.legend(loc="outside lower center", ncols=3, handlelength=1.6, columnspacing=1.4)
+    return figure

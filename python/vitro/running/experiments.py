@@ -10,10 +10,10 @@ from typing import Any
 from ..base import fingerprints, native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
 from ..base.origins import Origins, of_run, with_origins
-from ..base.trees import value_at
 from ..base.whole_files import in_place
 from ..device.device import Device
 from ..device.models import attached as attached_models
+from ..errors import RunError
 from ..execute import places
 from ..execute.executor import execute
 from ..execute.task import Task
@@ -25,9 +25,6 @@ from . import budgets
 from . import expect
 from .calibrated import beyond_calibration
 from .result import Result
-
-
-_WRITTEN = (*fingerprints.OUTPUTS, "engine.kv.scratch")  # keys that name what a run writes
 
 
 @dataclass(frozen=True)
@@ -96,10 +93,10 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     return Result(answer, folder)
 
 
-def run_all(wanted: Sequence[tuple[Composed, Path | None]], *, on: str = "local") -> list[Result]:
+def run_all(wanted: Sequence[tuple[Composed, Path | None]], *, names: Sequence[str], on: str = "local") -> list[Result]:
     """Runs several, beside each other where none is on host, by the executor. wanted: (experiment, folder as in run()). on: as in sweep();
     where it is not here, files that the experiments name are sent, and none may have a folder. -> in their order. Raises the first
-    error."""
+    error, a RunError with the run's name before it. names: one for each."""
     folders = [None if out is None else outputs.folder(out, "out") for _, out in wanted]
     tasks = [task_of(composed.tree, alone=composed.resolved["machine"] == "host", out=folder, about=index,
                      files={} if on == "local" else fingerprints.files_read(composed.resolved))
@@ -107,7 +104,10 @@ def run_all(wanted: Sequence[tuple[Composed, Path | None]], *, on: str = "local"
     answers: dict[int, dict[str, Any]] = {}
     with places.opened(on) as place:
         for task, outcome in execute(tasks, place):
-            answers[task.about] = completed(outcome.result(), outcome.seconds)
+            try:
+                answers[task.about] = completed(outcome.result(), outcome.seconds)
+            except RunError as error:
+                raise RunError(f"{names[task.about]}: {error}") from None
             if (folder := folders[task.about]) is not None:
                 write_result(folder, answers[task.about])
     return [Result(answers[index], folder) for index, folder in enumerate(folders)]
@@ -154,8 +154,7 @@ def resolve(experiment: Experiment, *, overrides: Overrides = None) -> dict[str,
 
 def check_outputs(composed: Composed) -> None:
     """Raises ConfigError when the experiment names something to be written that can not be. A run looks itself; this is for many."""
-    if any(value_at(composed.resolved, name) for name in _WRITTEN):
-        native.call("check_outputs", composed.tree)
+    native.call("check_outputs", composed.tree)
 
 
 def follows_activations(composed: Composed) -> bool:

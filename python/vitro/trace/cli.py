@@ -152,6 +152,29 @@ def replay(recording: Annotated[Path, typer.Argument(metavar="RECORDING")],
     terminal.table(f"{recording} on {machine}", ["", ">value"], rows)
 
 
+@trace_app.command()
+def experts(files: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Of engine.record or `vitro profile`.")],
+            as_json: Json = False):
+    """Whether a calibration transfers: Overlap@K of a mixture's hot experts, of each recording's halves and of each two recordings.
+
+    Examples:
+
+        vitro trace experts stories.vtrc licence.vtrc
+
+        vitro trace experts stories.vtrc licence.vtrc --json
+    """
+    from .hot_experts import overlaps
+    from .recording import Recording
+    names = {str(file): file for file in files}
+    frame = overlaps({name: Recording.load(file) for name, file in names.items()})
+    if as_json:
+        terminal.print_json({"schema": "vitro.trace_experts/1", "rows": frame.to_dict("records")})
+        return
+    cells = [(row["calibrated_on"], row["asked_on"] if row["asked_on"] != row["calibrated_on"] else row["kind"], row["k"],
+              *(f"{row[key]:.1%}" for key in ("mean", "median", "least", "chance"))) for row in frame.to_dict("records")]
+    terminal.table("Overlap@K over layers", ["calibrated on", "asked on", ">K", ">mean", ">median", ">least", ">by chance"], cells)
+
+
 def _print_differences(answer, a, b):
     print(f"--- {a}: {answer['count'][0]} decisions\n+++ {b}: {answer['count'][1]} decisions")
     for hunk in answer["hunks"]:

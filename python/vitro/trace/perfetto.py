@@ -1,10 +1,12 @@
 """Reading Perfetto's own format: what vitro writes of it (`trace: {format: perfetto}`), and slices and counters of other writers."""
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
+from .packets import broken, pieces
 
 # Messages and fields of https://github.com/google/perfetto (protos/perfetto/trace) that are read: name, number, type, whether repeated.
 _MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
@@ -24,75 +26,88 @@ _MESSAGES: dict[str, list[tuple[str, int, str, bool]]] = {
     "ProcessDescriptor": [("pid", 1, "int32", False), ("process_name", 6, "string", False)],
     "Counter": [("type", 3, "uint32", False)],
 }
-_BEGIN, _END, _COUNTER = 1, 2, 4
+BEGIN, END, COUNTER = 1, 2, 4  # types of track events; what else there is has no time of its own
 _STATE_CLEARED = 1
 
 
-def rows(path: Path) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]], dict[int, list[tuple[Any, ...]]]]:
-    """-> (spans, counters, flows): as Trace has them by time, and of each flow the spans that it goes through. Raises ConfigError for a
-    file that is none, or where `protobuf` is missing."""
-    trace = _decoded(path)
-    tracks: dict[int, Any] = {}
-    names: dict[tuple[int, int], str] = {}  # by sequence and number
-    events = []
-    for packet in trace.packet:
-        sequence = packet.trusted_packet_sequence_id
+class Events:
+    """What a file holds, read once, piece by piece. Memory is for one piece, and for each track and each name."""
+
+    COLUMNS = ("ns", "track", "kind", "name", "detail", "value", "flows")  # ns, uuid, as BEGIN, text, text, a counter's, ids
+
+    def __init__(self, path: Path) -> None:
+        """Raises ConfigError where `protobuf` is missing."""
+        try:
+            self._message = _message_class()
+        except ImportError as error:
+            raise ConfigError(f"{path}: reading it needs the package protobuf, which can not be imported ({error}; expected "
+                              "`pip install 'vitro[perfetto]'`)") from None
+        self._path = path
+        self._tracks: dict[int, tuple[str, str, int]] = {}  # by uuid: name, name of the process, uuid of the one above
+        self._names: dict[tuple[int, int], str] = {}  # by sequence and number
+
+    def batches(self) -> Iterator[tuple[list[Any], ...]]:
+        """-> columns, of the events of each piece in the order of the file.
+
+        Raises ConfigError with file and offset for what is no trace."""
+        for offset, piece, begins in pieces(self._path):
+            columns: tuple[list[Any], ...] = tuple([] for _ in self.COLUMNS)
+            for packet in self._decoded(offset, piece, begins).packet:
+                self._take(packet, columns)
+            yield columns
+
+    def places(self) -> list[tuple[int, str, str]]:
+        """-> (uuid, group, track) of the tracks that have been described so far: the process above a track, and its name without the number
+        of its lane."""
+        def process(above: int) -> str:
+            return self._tracks[above][1].rpartition(": ")[2] if above in self._tracks else ""
+        return [(uuid, process(above), re.sub(r" \(\d+\)$", "", name)) for uuid, (name, _, above) in self._tracks.items()]
+
+    def _take(self, packet: Any, columns: tuple[list[Any], ...]) -> None:
         if packet.sequence_flags & _STATE_CLEARED:
-            names = {key: name for key, name in names.items() if key[0] != sequence}
-        for named in packet.interned_data.event_names:
-            names[sequence, named.iid] = named.name
-        if packet.HasField("track_descriptor"):
-            tracks[packet.track_descriptor.uuid] = packet.track_descriptor
-        elif packet.HasField("track_event"):
+            sequence = packet.trusted_packet_sequence_id
+            self._names = {key: name for key, name in self._names.items() if key[0] != sequence}
+        if packet.HasField("interned_data"):
+            for named in packet.interned_data.event_names:
+                self._names[packet.trusted_packet_sequence_id, named.iid] = _text(named.name)
+        if packet.HasField("track_event"):
             event = packet.track_event
-            events.append((packet.timestamp, event, event.name or names.get((sequence, event.name_iid), "")))
-    return _paired(events, {uuid: _place(tracks, uuid) for uuid in tracks})
+            kind = event.type
+            if kind not in (BEGIN, END, COUNTER):
+                return
+            name = detail = flows = value = None
+            if kind == BEGIN:
+                name = _text(event.name) or self._names.get((packet.trusted_packet_sequence_id, event.name_iid), "")
+                detail = " ".join([_text(each.string_value) for each in event.debug_annotations])
+                flows = [*event.flow_ids, *event.terminating_flow_ids] or None
+            elif kind == COUNTER:
+                value = event.double_counter_value if event.HasField("double_counter_value") else float(event.counter_value)
+            for column, cell in zip(columns, (packet.timestamp, event.track_uuid, kind, name, detail, value, flows)):
+                column.append(cell)
+        elif packet.HasField("track_descriptor"):
+            track = packet.track_descriptor
+            self._tracks[track.uuid] = (_text(track.name), _text(track.process.process_name), track.parent_uuid)
+
+    def _decoded(self, offset: int, piece: bytes, begins: list[int]) -> Any:
+        try:
+            return self._message.FromString(piece)
+        except Exception as error:  # protobuf's DecodeError, whose module has moved between versions
+            if type(error).__name__ != "DecodeError":
+                raise
+            if len(begins) == 1:
+                raise broken(self._path, offset, str(error)) from None
+        for begin, end in zip(begins, [*begins[1:], len(piece)]):
+            self._decoded(offset + begin, piece[begin:end], [0])
+        raise broken(self._path, offset, "packets that can be read one by one, but not together")
 
 
-def _paired(events, places):
-    spans, counters = [], []
-    flows: dict[int, list[tuple[Any, ...]]] = {}
-    open_slices: dict[int, list[tuple[int, str, str, list[int]]]] = {}
-    for time, event, name in sorted(events, key=lambda row: row[0]):
-        group, track = places.get(event.track_uuid, ("", str(event.track_uuid)))
-        if event.type == _COUNTER:
-            value = event.double_counter_value if event.HasField("double_counter_value") else float(event.counter_value)
-            counters.append((group, track, time / 1e3, value))
-        elif event.type == _BEGIN:
-            detail = " ".join(each.string_value for each in event.debug_annotations if each.string_value)
-            open_slices.setdefault(event.track_uuid, []).append((time, name, detail, [*event.flow_ids, *event.terminating_flow_ids]))
-        elif event.type == _END and open_slices.get(event.track_uuid):
-            begin, name, detail, through = open_slices[event.track_uuid].pop()
-            spans.append((group, track, name, begin / 1e3, (time - begin) / 1e3, detail))
-            for flow in through:
-                flows.setdefault(flow, []).append(spans[-1])
-    return sorted(spans, key=lambda row: row[3]), counters, flows
-
-
-def _place(tracks, uuid):
-    """-> (group, track): the process above a track, and its name without the number of its lane."""
-    track = tracks[uuid]
-    parent = tracks.get(track.parent_uuid)
-    process = parent.process.process_name if parent is not None else ""
-    return process.rpartition(": ")[2], re.sub(r" \(\d+\)$", "", track.name)
-
-
-def _decoded(path):
-    try:
-        trace = _message_class()()
-        trace.ParseFromString(path.read_bytes())
-    except ImportError as error:
-        raise ConfigError(f"{path}: reading it needs the package protobuf, which can not be imported ({error}; expected "
-                          "`pip install 'vitro[perfetto]'`)") from None
-    except Exception as error:  # protobuf's DecodeError, whose module has moved between versions
-        if type(error).__name__ != "DecodeError":
-            raise
-        raise ConfigError(f"{path}: is not a Perfetto trace ({error})") from None
-    return trace
+def _text(value: Any) -> str:
+    """protobuf gives bytes that are no UTF-8 as they are."""
+    return value if type(value) is str else value.decode("utf-8", "replace")
 
 
 @functools.cache
-def _message_class():
+def _message_class() -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
     field_type = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="vitro_perfetto.proto", package="vitro.perfetto", syntax="proto2")

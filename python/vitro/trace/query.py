@@ -1,12 +1,16 @@
 """SQL over the spans, counters and flows of a trace, by DuckDB."""
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from .trace import load_trace
+from .tables import opened
+from .trace import load_trace, trace_file
 
 if TYPE_CHECKING:
+    import duckdb
     import pandas
 
 _NO_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)  # texts, quoted names, remarks
@@ -19,7 +23,9 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
     trace: trace.json, or a run's folder. sql: over `spans` ("group", track, name, begin_us, dur_us, detail), `counters` ("group", counter,
     at_us, value) and `flows` (flow, submitted_us, done_us, request, track, kernel, kernel_begin_us, kernel_detail; no rows without
     `trace.flows`), in microseconds from the beginning of the run. `group` is a word of SQL and stands in quotes. Queries see these tables
-    and no file. Raises ConfigError for what DuckDB can not run, for more than one statement, and where DuckDB is not installed
+    and no file. Of Perfetto's format what does not fit in a fixed memory is in temporary files; JSON is read as a whole.
+
+    Raises ConfigError for what DuckDB can not run, for more than one statement, and where DuckDB is not installed
     (`pip install 'vitro[sql]'`).
     """
     try:
@@ -27,11 +33,7 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
     except ImportError as error:
         raise ConfigError(f"trace query: needs the package duckdb, which can not be imported ({error}; expected "
                           "`pip install 'vitro[sql]'`)") from None
-    found = load_trace(trace)
-    with duckdb.connect() as connection:
-        connection.register("spans", found.spans)
-        connection.register("counters", found.counters)
-        connection.register("flows", found.flows)
+    with _tables(trace) as connection:
         connection.execute("SET enable_external_access = false")
         try:
             statements = connection.extract_statements(sql)
@@ -43,6 +45,22 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
             return answer.df()
         except duckdb.Error as error:
             raise ConfigError(f"trace query: {_said(error, sql)}") from None
+
+
+@contextmanager
+def _tables(trace: str | os.PathLike[str]) -> "Iterator[duckdb.DuckDBPyConnection]":
+    """Those of Perfetto's format are on disk; JSON is read as a whole."""
+    import duckdb
+    file = trace_file(trace)
+    if file.suffix == ".pftrace":
+        with opened(file) as connection:
+            yield connection
+        return
+    found = load_trace(file)
+    with duckdb.connect() as connection:
+        for table in ("spans", "counters", "flows"):
+            connection.register(table, found.to_pandas(table))
+        yield connection
 
 
 def _said(error: Exception, sql: str) -> str:

@@ -162,17 +162,22 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:
     """Reads trace.json or trace.pftrace, or that file of a run's folder."""
-    file = _inside(path, "trace.pftrace" if (Path(path) / "trace.pftrace").exists() else "trace.json")
+    file = trace_file(path)
     if file.suffix == ".pftrace":
-        from . import perfetto
-        spans, counters, flows = perfetto.rows(file)
-        return Trace(tuple(spans), tuple(counters), _flow_rows(flows))
+        from . import tables
+        with tables.opened(file) as connection:
+            return Trace(*(tuple(tables.rows(connection, name)) for name in ("spans", "counters", "flows")))
     try:
         events = json.loads(file.read_text())
         events = events["traceEvents"] if isinstance(events, dict) else events
         return _from_events(events)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ConfigError(f"{file}: is not a Perfetto trace ({type(error).__name__}: {error})") from None
+
+
+def trace_file(path: str | os.PathLike[str]) -> Path:
+    """A trace, or that of a run's folder. Raises ConfigError where there is none."""
+    return _inside(path, "trace.pftrace" if (Path(path) / "trace.pftrace").exists() else "trace.json")
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from ..base.metric_units import with_present_names
 from ..base.schemas import checked
 from ..base.trees import flatten, nested
 from ..calibrate import measure
-from ..errors import ConfigError, RunError
+from ..errors import ConfigError
 from ..execute import places
 from ..running import band as bands
 from ..running import experiments
@@ -75,7 +75,8 @@ def validate(suite, device, *, runs=5, out=None, host_results=None, calibration=
 def _simulate_corners(runners, tree, on):
     wanted = [(runner, sign) for runner in runners for sign in (1, -1)]
     moved = {sign: bands.corner(tree, sign) for sign in (1, -1)}
-    found = experiments.run_all([(runner.composed("sim", moved[sign]), None) for runner, sign in wanted], on=on)
+    names = [f"{runner.case.id} on sim with {'slower' if sign > 0 else 'faster'} parameters" for runner, sign in wanted]
+    found = experiments.run_all([(runner.composed("sim", moved[sign]), None) for runner, sign in wanted], names=names, on=on)
     for (runner, sign), result in zip(wanted, found):
         runner.corners[sign] = result.metrics
 
@@ -105,10 +106,8 @@ class _Runner:
 
     def _run(self, wanted):
         """wanted: [(machine, device, folder)], of one machine. -> [Result]"""
-        try:
-            return experiments.run_all([(self.composed(machine, device), folder) for machine, device, folder in wanted])
-        except RunError as error:
-            raise RunError(f"{self.case.id} on {wanted[0][0]}: {error}") from None
+        runs = [(self.composed(machine, device), folder) for machine, device, folder in wanted]
+        return experiments.run_all(runs, names=[f"{self.case.id} on {machine}" for machine, *_ in wanted])
 
     def composed(self, machine, device):
         experiment = self.case.experiment | ({"device": device} if device else {})

@@ -149,3 +149,11 @@ def test_published_values_stand_beside_simulated_ones():
     assert [list(one.get_xdata()) for one in ax.lines if one.get_marker() == "D"] == [[2, 2], [1, 4]]
     with pytest.raises(vitro.ConfigError, match="rows of several units .s, x."):
         plot.published([rows[0], row("c", 1, 1.0, unit="s")])
+
+
+def test_overlap_of_hot_experts_is_drawn_beside_chance():
+    rows = [{"calibrated_on": one, "asked_on": other, "k": k, "mean": k / 5, "chance": k / 8} for one, other in (("a", "a"), ("a", "b"))
+            for k in (1, 2, 4)]
+    (ax,) = plot.overlap(pandas.DataFrame(rows)).axes
+    assert list(line(ax, "a and b").get_ydata()) == [20, 40, 80] and list(line(ax, "a, halves").get_xdata()) == [1, 2, 4]
+    assert list(line(ax, "by chance").get_ydata()) == [12.5, 25, 50] and ax.get_xscale() == "log"

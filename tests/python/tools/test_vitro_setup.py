@@ -3,6 +3,7 @@ import hashlib
 import os
 import stat
 import subprocess
+import sys
 
 import pytest
 from conftest import ROOT
@@ -144,3 +145,32 @@ def test_a_failed_installation_stops(checkout):
     assert answer.returncode == 1
     assert "Debian packages (1) failed" in answer.stderr
     assert not checkout.calls_of("ninja")
+
+
+def test_what_starts_the_program_may_be_imported_by_processes_that_it_starts(tmp_path):
+    """A process that is spawned imports what started it: without a guard it would start the program again."""
+    script = (ROOT / "vitro").read_text()
+    begin = script.index("finish_venv() {")
+    package = tmp_path / "python/vitro"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "cli.py").write_text("""import multiprocessing, os, sys
+def main():
+    print("began", *sys.argv[1:], flush=True)
+    started = multiprocessing.get_context("spawn").Process(target=os._exit, args=(7,))
+    started.start()
+    started.join()
+    print("ended with", started.exitcode)
+    return 3
+""")
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    python = tmp_path / ".venv/bin/python"
+    python.write_text(f'#!/usr/bin/bash\n[[ $1 == -c ]] && {{ echo "{tmp_path}"; exit; }}\n'
+                      f'PYTHONPATH={tmp_path}/python exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    written = f"set -eu; root={tmp_path} venv={tmp_path}/.venv state={tmp_path} venv_stamp=stamp; true & packages_pid=$!\n"
+    subprocess.run(["bash", "-c", written + script[begin:script.index("\n}\n", begin)] + "\n}\nfinish_venv"], check=True, timeout=60,
+                   capture_output=True)
+    run = subprocess.run([tmp_path / ".venv/bin/vitro", "run", "a b"], capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout) == (3, "began run a b\nended with 7\n"), run.stderr
+    assert (tmp_path / "vitro.pth").read_text() == f"{tmp_path}/python\n" and (tmp_path / ".venv/.stamp").read_text() == "stamp\n"

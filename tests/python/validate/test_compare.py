@@ -1,11 +1,14 @@
 """`vitro validate`: the small suite on this machine and on a simulated one, and how outcomes are judged. No wall time is asserted."""
+import contextlib
 import json
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from conftest import ROOT
-from vitro.errors import ConfigError
+from vitro.errors import ConfigError, RunError
+from vitro.execute.task import Outcome
+from vitro.running import experiments
 from vitro.running.result import Result
 from vitro.validate import ablation
 from vitro.validate import compare as validate
@@ -67,6 +70,22 @@ def test_the_band_is_the_same_wherever_it_is_simulated(native):
         assert one["sim"] == other["sim"] and one["band"] == other["band"] and one["band"]
     refused = native(*words, "--on", "moon")
     assert refused.code == 2 and "--on: 'moon'" in refused.err
+
+
+def test_a_run_that_fails_is_named_with_its_case(monkeypatch):
+    def executed(tasks, place):
+        for task in tasks:
+            failed = RunError("the memory ends") if task.about == 3 else None
+            yield task, Outcome({"machine": "host", "metrics": {}}, failed)
+
+    monkeypatch.setattr(experiments, "execute", executed)
+    monkeypatch.setattr(experiments.places, "opened", lambda on: contextlib.nullcontext())
+    monkeypatch.setattr(experiments, "compose", lambda *_, **__: SimpleNamespace(tree="{}", resolved={"machine": "sim"}))
+    runners = [validate._Runner(SimpleNamespace(id=name, experiment={}, overrides=[]), None) for name in ("a", "b")]
+    with pytest.raises(RunError, match="^b on sim with faster parameters: the memory ends$"):
+        validate._simulate_corners(runners, {"name": "d"}, "dask")
+    with pytest.raises(RunError, match="^a on host: the memory ends$"):
+        runners[0]._run([("host", None, None)] * 4)
 
 
 def test_recorded_metrics_have_their_present_names():
