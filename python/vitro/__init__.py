@@ -49,9 +49,9 @@ _NAMES = {
     "replay_io": ".trace.recordings", "Trace": ".trace.trace", "diff_decisions": ".trace.trace", "load_trace": ".trace.trace",
 }
 __all__ = ["AcceleratorModel", "ConfigError", "CoreModel", "Device", "DramModel", "Eviction", "ExpertDrift", "ExpertPlacement", "Gptq",
-           "KvKeep", "LookAhead", "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady", "diff_decisions",
-           "load_result", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve", "rows", "run",
-           "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
+           "KvKeep", "LookAhead", "Param", "Recording", "Result", "RunError", "StorageModel", "Study", "Trace", "VitroError", "belady",
+           "diff_decisions", "load_result", "load_trace", "merge", "perplexity", "plot", "quantize", "replay_io", "reproduce", "resolve",
+           "rows", "run", "scaling", "search", "sensitivity", "sweep", "tasks", "tokenize"]
 
 
 def __dir__() -> list[str]:  # so that notebooks complete what was not loaded yet
