@@ -14,6 +14,12 @@ bool from_a_model(const KernelCall& call, std::size_t operand) {
   return operand == 0 ? call.is<ops::Matmul, ops::Accumulate, ops::Embed>() : operand == 1 && call.is<ops::RmsNorm>();
 }
 
+// A copy of an adapter's matrix that the host made, or B A of two of them, which earlier calls made (LoraOrder::ab_x).
+bool of_adapter(const View& view) {
+  const Region region = view.memory.block()->region;
+  return region == Region::adapter || region == Region::activation;
+}
+
 // How a call reads a KV pool: keys are 0, values 1.
 struct KvReading {
   std::uint32_t window, layers, first, end;
@@ -39,9 +45,7 @@ void Shadow::look(const KernelCall& call, Ticket ticket) {
     const View& view = call.in[i];
     const bool weights = from_a_model(call, i);
     if (filled(view) == nullptr) {
-      // A copy of an adapter's matrix that the host made.
-      const bool turned = view.memory && view.memory.block()->region == Region::adapter;
-      if (!weights || !view.memory || turned) continue;
+      if (!weights || !view.memory || of_adapter(view)) continue;
       doubt(fmt::format("{} computes with lease {}, into which nothing was read", named(call), view.memory.id()));
       continue;
     }

@@ -263,13 +263,6 @@ class TestBadInput:
         self.refused(native, llama, llama.base, "general.type")
         self.refused(native, llama, write_adapter(llama.adapters["first"], tmp_path / "loha.gguf", adapter_type="loha"), "adapter.type")
 
-    def test_whole_products_where_there_are_only_neurons(self, native, llama):
-        native.write("experiment: e\nmachine: host\nworkload: {prompt: The, output_tokens: 2}\n")
-        answer = native("run", "exp.yaml", "--set", f"model={llama.base}", "--set", "engine.policy=neuron_cluster", "--set",
-                        f"engine.lora={{adapters: [{{name: first, file: {llama.files['first']}}}], order: ab_x}}")
-        assert answer.code == 2
-        assert "engine.lora.order: ab_x" in answer.err and "neuron by neuron (expected a_bx)" in answer.err
-
     def test_names_that_are_no_adapters(self, native, llama):
         native.write("experiment: e\nmachine: host\nworkload: {prompt: The, output_tokens: 2, adapter: [frist, none], batch: 2}\n")
         answer = native("run", "exp.yaml", "--set", f"model={llama.base}", "--set",

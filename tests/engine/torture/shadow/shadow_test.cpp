@@ -95,6 +95,16 @@ TEST(Shadow, refuses_what_was_never_read) {
   EXPECT_THAT(bench.findings(), ElementsAre(HasSubstr("into which nothing was read")));
 }
 
+// B A of an adapter's matrices is made by calls, and multiplied as weights are.
+TEST(Shadow, lets_a_call_compute_with_a_product_of_an_adapters_matrices) {
+  for (const Region region : {Region::activation, Region::adapter}) {
+    Bench bench;
+    bench.memory = Lease{std::make_shared<Block>(Block{.region = region, .size = 4 * kMatrix, .id = 7})};
+    bench.compute(0);
+    EXPECT_THAT(bench.findings(), ElementsAre());
+  }
+}
+
 TEST(Shadow, refuses_a_block_whose_read_failed_until_it_is_read_again) {
   Bench bench;
   bench.shadow.read_ends(bench.shadow.read_begins(bench.read(0)), {{Code::io_error, "gone"}, 0});
