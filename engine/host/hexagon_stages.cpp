@@ -14,6 +14,20 @@ namespace {
 
 constexpr std::uint32_t up(std::uint32_t n, std::uint32_t to) { return (n + to - 1) / to * to; }
 
+// The groups that were chosen, for passes of `rows` rows and steps of `depth`.
+StagePlan plan_of(const Operator& op, const StageChoice& chosen, std::uint32_t rows, std::uint32_t depth, std::uint32_t buffers,
+                  std::uint32_t threads) {
+  return {.rows = rows,
+          .passes = (op.batch + rows - 1) / rows,
+          .columns = chosen.columns,
+          .groups = (op.rows + chosen.columns - 1) / chosen.columns,
+          .depth = depth,
+          .depths = (op.columns + depth - 1) / depth,
+          .buffers = buffers,
+          .threads = threads,
+          .once = chosen.room.out == 0 ? 1u : 0u};
+}
+
 std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers,
                                    std::uint32_t depth) {
   const std::uint32_t unit = unit_columns(op);
@@ -37,16 +51,7 @@ std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const Stage
   const StageChoice chosen = choose_stages({std::min(op.batch, most), op.rows, kTile, unit, cut ? unit : 0, 0},
                                            {options.tcm, options.group, buffers, kVectorBytes}, room_of);
   if (!chosen.fits) return {};
-  const std::uint32_t rows = cut ? kTile : chosen.rows;
-  return StagePlan{.rows = rows,
-                   .passes = (op.batch + rows - 1) / rows,
-                   .columns = chosen.columns,
-                   .groups = (op.rows + chosen.columns - 1) / chosen.columns,
-                   .depth = depth,
-                   .depths = (op.columns + depth - 1) / depth,
-                   .buffers = buffers,
-                   .threads = options.threads,
-                   .once = chosen.room.out == 0 ? 1u : 0u};
+  return plan_of(op, chosen, cut ? kTile : chosen.rows, depth, buffers, options.threads);
 }
 
 // Look-ups of rows of activations that fit, by the tiles of the layout.
@@ -73,15 +78,7 @@ std::optional<StagePlan> plan_look_up(const Operator& op, const StageOptions& op
   const StageChoice chosen = choose_stages({together, op.rows, 1, kLutPanelRows, even, kLutPanelRows * options.threads},
                                            {options.tcm, options.group, buffers, kVectorBytes}, room_of);
   if (!chosen.fits) return {};
-  return StagePlan{.rows = chosen.rows,
-                   .passes = (op.batch + chosen.rows - 1) / chosen.rows,
-                   .columns = chosen.columns,
-                   .groups = (op.rows + chosen.columns - 1) / chosen.columns,
-                   .depth = depth,
-                   .depths = (op.columns + depth - 1) / depth,
-                   .buffers = buffers,
-                   .threads = options.threads,
-                   .once = chosen.room.out == 0 ? 1u : 0u};
+  return plan_of(op, chosen, chosen.rows, depth, buffers, options.threads);
 }
 
 bool has_stages(const Operator& op) { return is_staged(op.kind) || op.kind == Kind::attention; }
