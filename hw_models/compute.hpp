@@ -44,6 +44,10 @@ struct Work {
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
   std::uint32_t query_heads = 1;    // attention: heads of one batch row that share keys and values
+  // Attention on a core: products of queries with keys and values that several rows of the batch meet in one pass, and how many queries
+  // pass together. The rest passes with the query heads of one row.
+  std::uint64_t shared_macs = 0;
+  std::uint32_t tile_queries = 1;
   bool has_own_softmax = false;     // attention: the softmax of its scores has a price of its own, and `elementwise` is the rest
   std::uint16_t softmax = 0;        // KernelCost::id of that price
   // Attention as one call: heads of keys and values that it computes, and their columns. in_blocks: `softmax` is the price of a block of

@@ -14,6 +14,7 @@ hw::Work share_of(hw::Work work, std::uint64_t n) {
   cut(work.recent_read_bytes);
   cut(work.recent_written_bytes);
   cut(work.macs);
+  cut(work.shared_macs);
   cut(work.elementwise);
   cut(work.lookups);
   cut(work.conversions);

@@ -50,7 +50,8 @@ SimUnit::SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surround
       core_(core),
       device_(device),
       s_(surroundings),
-      work_(core.model(), caps_.core_class, s_.count, caps_.static_graphs),
+      work_(core.model(), caps_.core_class, s_.count,
+            {.lays_out = caps_.static_graphs, .tiles_queries = caps_.kind == UnitKind::core}),
       track_(s_.trace.track("units", caps_.name)),
       pieces_(takes_pieces() ? dynamic_cast<hw::PieceModel*>(&core.model()) : nullptr),
       fallback_(s_.units) {}

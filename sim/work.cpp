@@ -8,6 +8,7 @@
 #include "engine/ops/variants.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "sim/query_tiles.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -238,7 +239,7 @@ void WorkBuilder::price_rounding(const KernelCall& call, hw::Work& work) {
 void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const {
   const Format format = call.in[0].format;
   Bytes own = work.weight_bytes;
-  if (lays_out_) own = std::min(own, work.columns * row_bytes(format, work.depth, Layout::tiled));
+  if (ways_.lays_out) own = std::min(own, work.columns * row_bytes(format, work.depth, Layout::tiled));
   if (call.method == Method::native) own = std::min(own, native_bytes(format, work.columns, work.depth));
   const Bytes spared = work.weight_bytes - own;
   work.weight_bytes -= spared;
@@ -247,8 +248,14 @@ void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const 
 }
 
 hw::Work WorkBuilder::build(const KernelCall& call) {
-  const WorkCounts counts = count_(call);
+  WorkCounts counts = count_(call);
   hw::Work work;
+  // A static shape's masked keys, and tables of exponentials, have loops of their own.
+  if (ways_.tiles_queries && call.is<ops::Attention>() && call.get<ops::Attention>().keys == 0 && call.variant != variant::kLutExp) {
+    const SharedKeys shared = share_keys(call, counts);
+    work.shared_macs = shared.macs;
+    work.tile_queries = shared.queries;
+  }
   if (counts.macs > 0 || call.is<ops::Precompute>()) {
     work.kernel = price(call).id;
   } else if (call.is<ops::Softmax>()) {

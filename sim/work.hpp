@@ -13,6 +13,12 @@ namespace vitro::sim {
 
 using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
+// What a kind of unit does in ways of its own.
+struct UnitWays {
+  bool lays_out = false;       // it has weights in panels of its own, which its graph was loaded with (engine/kernels/hexagon/panels.hpp)
+  bool tiles_queries = false;  // rows of a batch pass over keys and values together, as cores' kernels do (sim/query_tiles.hpp)
+};
+
 // One per unit: looks the kernel's rate up once per (variant, weight format) and remembers what had none. A table may price an
 // operator apart from the rest of its format: "int8.q4_0.rows" for products whose weights are not tiled, "int8.w2g64.lut" for
 // look-ups, "float.q4_0.accumulate", "float.f32.attention", "float.f16.halves" for weights and activations in float16 (attention:
@@ -22,9 +28,8 @@ using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 // rounding the floats that look-up tables are made of, by blocks of 64.
 class WorkBuilder {
  public:
-  // lays_out: the unit has weights in panels of its own, which its graph was loaded with (engine/kernels/hexagon/panels.hpp).
-  WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count, bool lays_out = false)
-      : model_(model), core_class_(std::move(core_class)), count_(count), lays_out_(lays_out) {}
+  WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count, UnitWays ways = {})
+      : model_(model), core_class_(std::move(core_class)), count_(count), ways_(ways) {}
 
   hw::Work build(const KernelCall& call);
   const std::set<std::string>& unpriced() const { return unpriced_; }  // "int8.q6_k on mid"
@@ -51,7 +56,7 @@ class WorkBuilder {
   hw::ComputeModel& model_;
   std::string core_class_;
   const CountFunction& count_;
-  bool lays_out_;
+  UnitWays ways_;
   std::vector<Known> known_;
   std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
   std::vector<std::pair<std::pair<std::string_view, Exponential>, hw::KernelCost>> softmaxes_;

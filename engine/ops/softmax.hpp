@@ -17,6 +17,7 @@ namespace vitro::ops {
 struct Softmax {
   static constexpr std::string_view kName = "softmax";
   static constexpr Arity kArity{.in_min = 1, .in_max = 1, .out = 1};
+  static constexpr bool kReferenceOnCores = true;
 
   Exponential exponential = Exponential::table;
   std::uint32_t times = 0;  // that it is done over, for its time

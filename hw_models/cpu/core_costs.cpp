@@ -1,5 +1,6 @@
 #include "hw_models/cpu/core_costs.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace vitro::hw {
@@ -65,23 +66,29 @@ std::optional<double> CoreCosts::measured_product(const Work& work) const {
   return weights * (low.cycles_per_weight + share * (high.cycles_per_weight - low.cycles_per_weight));
 }
 
-// A batch passes by as many rows as the loops take (multiply_groups() of engine/kernels/neon), what remains by fewer.
-double CoreCosts::product(const Work& work) const {
-  if (const std::optional<double> cycles = measured_product(work)) return *cycles;
-  const auto macs = static_cast<double>(work.macs);
-  if (work.transposed) return one_.time(macs, work.kernel);  // weighted rows are added to one result, one at a time
-  // Attention's rows meet keys of their own; its heads share them.
-  const std::uint32_t rows = work.columns > 0 ? work.rows : std::max(1u, work.query_heads);
+// Rows pass by as many as the loops take (multiply_groups() of engine/kernels/neon), what remains by fewer.
+double CoreCosts::passes(std::uint64_t work_macs, std::uint32_t rows, std::uint16_t kernel) const {
+  const auto macs = static_cast<double>(work_macs);
   double cycles = 0;
   std::uint32_t left = rows;
   for (const auto& [table, together] : {std::pair{&more_[1], 8u}, {&more_[0], 4u}, {&batch_, 2u}}) {
-    const double rate = table->at(work.kernel).value_or(0);
+    const double rate = table->at(kernel).value_or(0);
     if (rate == 0) continue;
     const std::uint32_t passing = left / together * together;
     cycles += macs * passing / rows / rate;
     left -= passing;
   }
-  return left == 0 ? cycles : cycles + one_.time(macs * left / rows, work.kernel);
+  return left == 0 ? cycles : cycles + one_.time(macs * left / rows, kernel);
+}
+
+double CoreCosts::product(const Work& work) const {
+  if (const std::optional<double> cycles = measured_product(work)) return *cycles;
+  if (work.transposed) return one_.time(static_cast<double>(work.macs), work.kernel);  // weighted rows are added to one result, one by one
+  if (work.columns > 0) return passes(work.macs, work.rows, work.kernel);
+  // Attention: query heads of a row share its keys, and those of a tile's rows what all of them see.
+  const std::uint64_t shared = std::min(work.shared_macs, work.macs);
+  const double together = shared > 0 ? passes(shared, std::max(1u, work.tile_queries), work.kernel) : 0;
+  return together + passes(work.macs - shared, std::max(1u, work.query_heads), work.kernel);
 }
 
 double CoreCosts::conversions(const Work& work) const {

@@ -24,6 +24,8 @@ class CoreCosts {
 
  private:
   double product(const Work& work) const;
+  // Of products that `rows` rows share what they meet.
+  double passes(std::uint64_t macs, std::uint32_t rows, std::uint16_t kernel) const;
   std::optional<double> measured_product(const Work& work) const;
   double conversions(const Work& work) const;
 

@@ -252,7 +252,7 @@ TEST(Work, weights_are_as_many_bytes_as_where_they_lie) {
   Simulation simulation(round_options());
   FixedModel model;
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
-  WorkBuilder core(model, "big", counts), npu(model, "npu", counts, true);
+  WorkBuilder core(model, "big", counts), npu(model, "npu", counts, {.lays_out = true});
   KernelCall call;
   call.op = ops::Matmul{};
   call.variant = variant::kInt8;

@@ -2,9 +2,9 @@
 
 #include "engine/kernels/cpu/kv_floats.hpp"
 #include "engine/kernels/cpu/kv_runs.hpp"
-#include "engine/kernels/cpu/query_rows.hpp"
 #include "engine/kernels/lut/attention_call.hpp"
 #include "engine/ops/operands.hpp"
+#include "engine/ops/query_tiles.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro::cpu {
@@ -60,11 +60,7 @@ void compute(const ops::KvAppend& op, const KernelSet& set, const KernelCall& ca
 
 namespace {
 
-// Rows of the batch that pass over keys and values together, and the tokens that all of them see, in the same blocks of the pool.
-struct QueryTile {
-  std::uint32_t first, rows;
-  Range tokens;
-};
+using ops::QueryTile;
 
 class TiledAttention {
  public:
@@ -91,7 +87,7 @@ class TiledAttention {
       for (std::uint32_t h = slice_.first; h < slice_.end(); ++h) attend(tile, h);
       b += tile.rows;
     }
-    forget_scratch(Scratch::a, kScoresKept);
+    forget_scratch(Scratch::a, ops::kScoresKept);
   }
 
  private:
@@ -100,27 +96,20 @@ class TiledAttention {
 
   // Of `tokens`, those that `row` sees, too, and has in the same blocks as row `first`.
   Range shared(Range tokens, std::uint32_t first, std::uint32_t row) const {
-    const Range own = seen(row);
-    const std::uint32_t begin = std::max(tokens.first, own.first);
-    std::uint32_t end = std::min(tokens.end(), own.end());
-    for (std::uint32_t t = begin; t < end; t = (t / pool_.block_tokens + 1) * pool_.block_tokens) {
-      if (blocks(first)[t / pool_.block_tokens] != blocks(row)[t / pool_.block_tokens]) end = t;
+    const Range both = ops::common(tokens, seen(row));
+    for (std::uint32_t t = both.first; t < both.end(); t = (t / pool_.block_tokens + 1) * pool_.block_tokens) {
+      if (blocks(first)[t / pool_.block_tokens] != blocks(row)[t / pool_.block_tokens]) return {both.first, t - both.first};
     }
-    return {begin, end > begin ? end - begin : 0};
+    return both;
   }
 
-  // Rows join as long as all of them share half of what they see.
   QueryTile tile_from(std::uint32_t first) const {
-    QueryTile tile{first, 1, seen(first)};
-    std::uint32_t longest = tile.tokens.count;
-    const std::size_t most = rows_together(group_, longest);
-    for (std::uint32_t row = first + 1; row < batch_.size() && tile.rows < most; ++row, ++tile.rows) {
-      const Range common = shared(tile.tokens, first, row);
-      longest = std::max(longest, seen(row).count);
-      if (2 * common.count < longest) break;
-      tile.tokens = common;
-    }
-    return tile;
+    return ops::query_tile(
+        first, batch_.size(), group_, [this](std::uint32_t row) { return seen(row); },
+        [this](Range tokens, std::uint32_t of, std::uint32_t row) { return shared(tokens, of, row); });
+  }
+  Range seen_by_any(const QueryTile& tile) const {
+    return ops::seen_by_any(tile, [this](std::uint32_t row) { return seen(row); });
   }
 
   // Calls f(first query of the tile, queries, tokens) for what one row alone sees before the shared tokens, for these, and for what
@@ -142,14 +131,6 @@ class TiledAttention {
     alone(all.first, tile.tokens.first);
     if (tile.tokens.count > 0) f(std::size_t{0}, tile.rows * group_, tile.tokens, tile.first);
     alone(tile.tokens.end(), all.end());
-  }
-  Range seen_by_any(const QueryTile& tile) const {
-    Range all = tile.tokens;
-    for (std::uint32_t i = 0; i < tile.rows; ++i) {
-      const Range own = seen(tile.first + i);
-      all = {std::min(all.first, own.first), std::max(all.end(), own.end()) - std::min(all.first, own.first)};
-    }
-    return all;
   }
 
   void attend(const QueryTile& tile, std::uint32_t head) {

@@ -35,7 +35,12 @@ void compute(const ops::AttentionWeights& op, const KernelSet& set, const Kernel
 void compute(const ops::AttentionValues& op, const KernelSet& set, const KernelCall& call);
 // An accelerator's own tables: products compute their contract from x.
 inline void compute(const ops::Precompute&, const KernelSet&, const KernelCall&) {}
-inline Outcome compute(const ops::Softmax&, const KernelSet&, const KernelCall& call) { return run_reference(call); }
+// An operator that says so is computed by its reference: a new one, or one that no model step takes to a core. It is slow there.
+template <class O>
+  requires(O::kReferenceOnCores)
+Outcome compute(const O&, const KernelSet&, const KernelCall& call) {
+  return run_reference(call);
+}
 
 // Working memory that grows to the largest call of its thread and is reused: a call allocates nothing once warm.
 // `slot` tells buffers that live at the same time apart. Contents are undefined.

@@ -43,6 +43,9 @@ def described(policy: type) -> dict[str, Any]:
     kind, name = kinds[0], policy.__dict__.get("name", policy.__name__)
     if not (isinstance(name, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_.-]*", name)):
         raise ConfigError(f"policies: {policy.__name__}.name is {name!r} (expected letters, digits, _, - and .)")
+    if any(base.__dict__.get("name") == policy.__dict__.get("name", base) for base in policy.__mro__[1:]):
+        # Such an attribute is taken for the inherited one on the way to another process, and lost.
+        raise ConfigError(f"policies: {policy.__name__}.name is {name!r}, as that of a class it derives from (expected a name of its own)")
     if getattr(policy, kind._needs) is getattr(kind, kind._needs):
         raise ConfigError(f"policies: {policy.__name__} has no {kind._needs}() of its own")
     summary = (policy.__doc__ or f"{kind._kind} policy written in Python").strip().splitlines()[0]

@@ -73,6 +73,16 @@ TEST(CoreCosts, query_heads_that_share_keys_are_one) {
   EXPECT_EQ(core.run(attention), 800 * kNs + 400 * kNs);  // four heads at 8, one at 4
 }
 
+TEST(CoreCosts, queries_of_a_tile_pass_together_over_what_they_share) {
+  TestCore core(kTables);
+  Work attention = core.product("int8", "q4_0", 64, 8000);
+  attention.columns = 0;
+  attention.query_heads = 1;
+  attention.shared_macs = 4000;
+  attention.tile_queries = 8;
+  EXPECT_EQ(core.run(attention), 500 * kNs + 1 * kUs);  // half at 8 per cycle, half at 4
+}
+
 TEST(CoreCosts, what_the_table_lacks_has_the_general_rate_and_says_so) {
   TestCore core(std::string(kTables) + ", macs_per_cycle_otherwise: 2");
   EXPECT_TRUE(core.model->kernel("int8", "q4_0").from_table);

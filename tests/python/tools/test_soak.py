@@ -1,6 +1,7 @@
 """tests/soak.py: a process that grows is noticed, one that does not grow is not, and all parts count."""
 import json
 import sys
+import time
 
 import pytest
 from conftest import ROOT
@@ -32,8 +33,11 @@ def test_memory_of_children_counts_and_they_end_with_it(tmp_path):
     one.sample()
     one.end()
     assert one.samples[0] > 40
-    one.sample()
-    assert len(one.samples) == 1, "nothing of its session is left"
+    until = time.monotonic() + 10
+    while one.samples and time.monotonic() < until:  # a child ends a moment after it was killed
+        one.samples = []
+        one.sample()
+    assert not one.samples, "something of its session is left"
 
 
 @pytest.mark.parametrize("text, ended, silent, wrong", [

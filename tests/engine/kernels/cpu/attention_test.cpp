@@ -7,7 +7,7 @@
 
 #include "engine/kernels/bench_attention.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/kernels/cpu/query_rows.hpp"
+#include "engine/ops/query_tiles.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {
@@ -151,9 +151,9 @@ TEST(Attention, in_parts_has_the_bits_of_the_whole_with_every_format_of_keys_and
 TEST(Attention, scores_of_rows_that_pass_together_stay_within_their_room) {
   for (const std::size_t group : {1u, 3u, 7u, 32u, 64u}) {
     for (std::size_t tokens = 1; tokens <= 1u << 20; tokens *= 2) {
-      const std::size_t rows = cpu::rows_together(group, tokens);
+      const std::size_t rows = ops::rows_together(group, tokens);
       if (rows > 1) {
-        EXPECT_LE(rows * group * tokens, cpu::kScoresTogether) << group << " " << tokens;
+        EXPECT_LE(rows * group * tokens, ops::kScoresTogether) << group << " " << tokens;
       }
       EXPECT_EQ(rows, tokens <= 16384 ? std::max<std::size_t>(1, 32 / group) : std::max<std::size_t>(1, rows));
     }
@@ -162,7 +162,7 @@ TEST(Attention, scores_of_rows_that_pass_together_stay_within_their_room) {
 
 TEST(Attention, few_rows_of_a_long_context_have_the_bits_of_rows_alone) {
   constexpr std::uint32_t kTokens = 40000, kRows = 40;
-  static_assert(cpu::rows_together(2, kTokens) < cpu::rows_together(2, 1) && cpu::rows_together(2, kTokens) > 1);
+  static_assert(ops::rows_together(2, kTokens) < ops::rows_together(2, 1) && ops::rows_together(2, kTokens) > 1);
   const KernelCall call = bench_attention({1, 2, 16, kRows, kTokens}, Format::int8_fp8);
   const KernelCall together = with_own_output(call), apart = with_own_output(call);
   ComputeFunction function(ComputeOptions{});
