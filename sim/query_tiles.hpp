@@ -12,7 +12,7 @@ struct SharedKeys {
 
 // Takes from the counts of an attention what its rows do not read or convert again, since a row of their tile did. Rows of one sequence
 // share what they see; those of others nothing, also where a sequence began as a copy and keeps its blocks.
-// Requires: call is Attention, counts are its own.
-SharedKeys share_keys(const KernelCall& call, WorkCounts& counts);
+// query_heads: those of one row that share a head of the pool. Requires: call is Attention, counts are its own by count().
+SharedKeys share_keys(const KernelCall& call, std::uint32_t query_heads, WorkCounts& counts);
 
 }  // namespace vitro::sim

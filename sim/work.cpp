@@ -250,9 +250,9 @@ void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const 
 hw::Work WorkBuilder::build(const KernelCall& call) {
   WorkCounts counts = count_(call);
   hw::Work work;
-  // A static shape's masked keys, and tables of exponentials, have loops of their own.
-  if (ways_.tiles_queries && call.is<ops::Attention>() && call.get<ops::Attention>().keys == 0 && call.variant != variant::kLutExp) {
-    const SharedKeys shared = share_keys(call, counts);
+  // Attention by table has tiles of its own, and its table prices it row by row.
+  if (ways_.tiles_queries && call.is<ops::Attention>() && call.variant != variant::kLutExp) {
+    const SharedKeys shared = share_keys(call, query_heads(call), counts);
     work.shared_macs = shared.macs;
     work.tile_queries = shared.queries;
   }

@@ -27,12 +27,12 @@ void Attention::check(const Checker& check) const {
 
 void Attention::count(Counter& c) const {
   const View &q = c.in(0), &pool = c.in(1);
-  const std::uint64_t dim = pool.shape[2], tokens_per_block = pool.shape[1], batch = c.call.batch->size();
+  const std::uint64_t dim = pool.shape[2], batch = c.call.batch->size();
   const std::uint64_t group = elements(q) / batch / dim / pool.shape[0], heads = sliced(c.call, pool.shape[0]).count;
   for (const SeqPos& row : *c.call.batch) {
     Range tokens = visible(row.position, window);
     if (keys > 0) tokens = {0, keys};
-    const std::uint64_t runs = (tokens.end() - 1) / tokens_per_block - tokens.first / tokens_per_block + 1;
+    const std::uint64_t runs = blocks_of(tokens, pool.shape[1]);
     c.read(c.in(2), 4 * 2 * heads * runs);
     c.read(pool, heads * tokens.count * kv_pair_bytes(pool.format, pool.shape[2]));
     c.counts.row_runs += static_cast<std::uint32_t>(2 * heads * runs);
@@ -54,8 +54,8 @@ Vector stored(bool halves, const Vector& x) {
 
 // Of one head of the pool and its queries: what a static shape computes beyond what the row sees.
 void tally_masked(const Attention& op, Reference& r, const KvPool& pool, Range seen, std::size_t group) {
-  const std::uint64_t masked = op.keys - seen.count, dim = pool.dim, block = pool.block_tokens;
-  const std::uint64_t runs = (op.keys - 1) / block + 1 - ((seen.end() - 1) / block - seen.first / block + 1);
+  const std::uint64_t masked = op.keys - seen.count, dim = pool.dim;
+  const std::uint64_t runs = blocks_of({0, op.keys}, pool.block_tokens) - blocks_of(seen, pool.block_tokens);
   r.touch(r.in(2), 4 * 2 * runs);
   r.touch(r.in(1), masked * (pool.row_bytes(0) + pool.row_bytes(1)));
   r.tally().row_runs += static_cast<std::uint32_t>(2 * runs);

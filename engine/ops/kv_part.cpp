@@ -30,7 +30,7 @@ KvPartWork count_kv_part(Counter& c, std::uint32_t which, const View& numbers, s
   KvPartWork work;
   for (const SeqPos& row : *c.call.batch) {
     const Range tokens = visible(row.position, window);
-    const std::uint64_t runs = (tokens.end() - 1) / pool.shape[1] - tokens.first / pool.shape[1] + 1;
+    const std::uint64_t runs = blocks_of(tokens, pool.shape[1]);
     c.read(c.in(2), 4 * heads * runs);
     c.read(pool, heads * tokens.count * kv_row_bytes(pool.format, which, pool.shape[2]));
     c.counts.row_runs += static_cast<std::uint32_t>(heads * runs);

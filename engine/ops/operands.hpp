@@ -37,6 +37,17 @@ struct Range {
   std::uint32_t end() const { return first + count; }
 };
 
+// What two ranges have in common; nothing of ranges that do not meet.
+inline Range common(Range a, Range b) {
+  const std::uint32_t begin = std::max(a.first, b.first), end = std::min(a.end(), b.end());
+  return {begin, end > begin ? end - begin : 0};
+}
+
+// Blocks of so many tokens that the range touches. Requires: it is not empty.
+inline std::uint32_t blocks_of(Range tokens, std::uint32_t block_tokens) {
+  return (tokens.end() - 1) / block_tokens - tokens.first / block_tokens + 1;
+}
+
 // The part of [0, n) that the call's slice names. Requires: the slice is inside, or open at its end.
 inline Range sliced(const KernelCall& call, std::uint32_t n) {
   return {call.slice.first, call.slice.count == ~0u ? n - call.slice.first : call.slice.count};

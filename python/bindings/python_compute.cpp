@@ -173,6 +173,8 @@ void bind_compute_types(py::module_& m) {
   of("row_runs", &hw::Work::row_runs);
   of("sequence_rows", &hw::Work::sequence_rows);
   of("query_heads", &hw::Work::query_heads);
+  of("shared_macs", &hw::Work::shared_macs);
+  of("tile_queries", &hw::Work::tile_queries);
 }
 
 }  // namespace vitro

@@ -18,7 +18,7 @@ struct Counted {
 
 Counted counted(const KernelCall& call) {
   Counted result{count(call), count(call), {}};
-  result.shared = share_keys(call, result.after);
+  result.shared = share_keys(call, kGroup, result.after);
   return result;
 }
 

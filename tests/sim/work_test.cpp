@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/kernels/bench_attention.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/tiles.hpp"
@@ -245,6 +246,27 @@ TEST(Work, activations_of_look_ups_are_rounded_at_a_price) {
   WorkBuilder other(model, "npu", counts);
   EXPECT_FALSE(other.build(tables).rounds_activations);
   EXPECT_TRUE(other.unpriced().contains("int8_activations.g64 on npu (as nothing)"));
+}
+
+TEST(Work, rows_of_a_prompt_pass_over_keys_together_where_the_unit_has_tiles) {
+  FixedModel model;
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  WorkBuilder core(model, "big", counts, {.tiles_queries = true}), plain(model, "npu", counts);
+  KernelCall prompt = bench_attention({2, 2, 16, 16, 64}, Format::int8_fp8);
+  for (View* view : {&prompt.in[0], &prompt.in[1], &prompt.in[2], &prompt.out[0]}) ASSERT_EQ(view->memory.placement(), Placement::dram);
+  const hw::Work together = core.build(prompt), apart = plain.build(prompt);
+  EXPECT_EQ(together.macs, apart.macs);
+  EXPECT_EQ(together.tile_queries, 32u);
+  EXPECT_GT(together.shared_macs, apart.macs / 2);
+  EXPECT_LT(together.read_bytes, apart.read_bytes);
+  EXPECT_LT(together.reused_bytes, apart.reused_bytes);
+  EXPECT_LT(together.conversions, apart.conversions);
+  EXPECT_LT(together.row_runs, apart.row_runs);
+  EXPECT_EQ(apart.shared_macs, 0u);
+
+  prompt.variant = variant::kLutExp;
+  EXPECT_EQ(core.build(prompt).read_bytes, plain.build(prompt).read_bytes);
+  EXPECT_EQ(core.build(prompt).shared_macs, 0u);
 }
 
 // What a product reads is what the host has in memory: tiles of the cores, panels of the Hexagon, rows of the file.

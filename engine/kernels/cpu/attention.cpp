@@ -62,6 +62,9 @@ namespace {
 
 using ops::QueryTile;
 
+// Bytes of scores that stay in memory between calls: threads take turns, and each has its own.
+constexpr std::size_t kScoresKept = 512 * 1024;
+
 class TiledAttention {
  public:
   TiledAttention(const ops::Attention& op, const KernelSet& set, const KernelCall& call)
@@ -87,7 +90,7 @@ class TiledAttention {
       for (std::uint32_t h = slice_.first; h < slice_.end(); ++h) attend(tile, h);
       b += tile.rows;
     }
-    forget_scratch(Scratch::a, ops::kScoresKept);
+    forget_scratch(Scratch::a, kScoresKept);
   }
 
  private:
@@ -96,7 +99,7 @@ class TiledAttention {
 
   // Of `tokens`, those that `row` sees, too, and has in the same blocks as row `first`.
   Range shared(Range tokens, std::uint32_t first, std::uint32_t row) const {
-    const Range both = ops::common(tokens, seen(row));
+    const Range both = common(tokens, seen(row));
     for (std::uint32_t t = both.first; t < both.end(); t = (t / pool_.block_tokens + 1) * pool_.block_tokens) {
       if (blocks(first)[t / pool_.block_tokens] != blocks(row)[t / pool_.block_tokens]) return {both.first, t - both.first};
     }

@@ -35,7 +35,7 @@ void compute(const ops::AttentionWeights& op, const KernelSet& set, const Kernel
 void compute(const ops::AttentionValues& op, const KernelSet& set, const KernelCall& call);
 // An accelerator's own tables: products compute their contract from x.
 inline void compute(const ops::Precompute&, const KernelSet&, const KernelCall&) {}
-// An operator that says so is computed by its reference: a new one, or one that no model step takes to a core. It is slow there.
+// An operator with kReferenceOnCores is computed by its reference: a new one, or one that no model step takes to a core. It is slow there.
 template <class O>
   requires(O::kReferenceOnCores)
 Outcome compute(const O&, const KernelSet&, const KernelCall& call) {

@@ -72,7 +72,9 @@ class StorageModel(_Model):
 class _Unit(_Model):
     """What computes. A call is a Work: variant and format (contract and weights, such as "int8" and "q4_0"; empty where it has none), rows,
     columns and depth (of a product; columns are 0 where it is none), macs, elementwise, elements, lookups, conversions, read_bytes,
-    weight_bytes (of them), written_bytes, weight_bits, group, row_runs, sequence_rows and query_heads. serve() answers for a memory that
+    weight_bytes (of them), written_bytes, weight_bits, group, row_runs, sequence_rows, query_heads, shared_macs and tile_queries. Of a
+    core's attention, read_bytes, conversions and row_runs have keys and values once for each tile of rows, and shared_macs are the products
+    in which all tile_queries of a tile meet them. serve() answers for a memory that
     answers at once: the bytes move meanwhile through the DRAM of the device, and the call ends when both are through."""
 
     def capabilities(self) -> Mapping[str, float]:

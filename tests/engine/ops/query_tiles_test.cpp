@@ -40,6 +40,11 @@ TEST(QueryTiles, cover_each_row_once_and_share_half_of_what_each_sees) {
         EXPECT_GE(2 * tile.tokens.count, own.count);
       }
       next += tile.rows;
+      if (next < rows.size() && tile.rows < rows_together(group, seen(tile.first).count)) {
+        std::uint32_t longest = 0;
+        for (std::uint32_t row = tile.first; row <= next; ++row) longest = std::max(longest, seen(row).count);
+        EXPECT_LT(2 * shared(tile.tokens, tile.first, next).count, longest) << "a row that could have joined";
+      }
     }
     EXPECT_EQ(next, rows.size());
   }

@@ -150,9 +150,11 @@ def test_what_is_no_policy_is_refused(native):
 
     class Taken(pyrules.PyLru):
         name = "lru"
+
     class Heir(pyrules.PyLru):
         name = pyrules.PyLru.name
-    cases = {Heir: "Heir.name is 'py_lru', as that of a class it derives from", int: "is not a policy", Mute: "Mute has no victim", Strange: "Strange.name is 'a b'",
+    cases = {Heir: "Heir.name is 'py_lru', as that of a class it derives from", int: "is not a policy",
+             Mute: "Mute has no victim", Strange: "Strange.name is 'a b'",
              Taken: 'policies: Taken.name is "lru" .expected another name than those of the engine: .*lru'}
     for policy, message in cases.items():
         with pytest.raises(vitro.ConfigError, match=message):
