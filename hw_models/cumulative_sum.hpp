@@ -18,17 +18,11 @@ class CumulativeSum {
 
   // `amount` passed evenly over [begin, end). Requires: begin is not before the end of the interval before.
   void add(Picoseconds begin, Picoseconds end, double amount) {
-    VITRO_CHECK(begin >= last().when && end >= begin, "intervals of a cumulative sum come in order");
-    if (end < merges_until_) {  // as nearly always in a long run
-      points_.back() = {end, last().total + amount};
-      return;
-    }
-    if (begin > last().when) push({begin, last().total});
-    if (end == last().when && points_.size() > 1) {  // at once
-      points_.back().total += amount;
-      return;
-    }
-    push({end, last().total + amount});
+    Point& last = points_.back();
+    VITRO_CHECK(begin >= last.when && end >= begin, "intervals of a cumulative sum come in order");
+    if (end >= merges_until_) [[unlikely]]
+      return add_point(begin, end, amount);
+    last = {end, last.total + amount};  // as nearly always in a long run
   }
 
   double sum(Picoseconds begin, Picoseconds end) const { return at(end) - at(begin); }
@@ -57,6 +51,16 @@ class CumulativeSum {
     if (after == points_.end()) return a.total;
     const double share = static_cast<double>((when - a.when).count()) / static_cast<double>((after->when - a.when).count());
     return a.total + (after->total - a.total) * share;
+  }
+
+  // Apart: what is called several times for each simulated call stays short.
+  [[gnu::noinline]] void add_point(Picoseconds begin, Picoseconds end, double amount) {
+    if (begin > last().when) push({begin, last().total});
+    if (end == last().when && points_.size() > 1) {  // at once
+      points_.back().total += amount;
+      return;
+    }
+    push({end, last().total + amount});
   }
 
   void push(Point point) {

@@ -179,7 +179,7 @@ double FlowEfficiency::crowd(std::span<const double> rates) const {
 double FlowEfficiency::turned(std::size_t readers, double written, double copied) const {
   if (turns_.empty()) return 1;
   const double by_writers = between_counts(turns_, readers, written);
-  return copies_.empty() ? by_writers : std::lerp(by_writers, between_counts(copies_, readers, written), copied);
+  return copies_.empty() || copied == 0 ? by_writers : std::lerp(by_writers, between_counts(copies_, readers, written), copied);
 }
 
 // The time that these uses take: every byte its time on the bus; beyond that what is lost to rows that have to be opened and to
@@ -190,6 +190,10 @@ double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
   double bytes = 0, written = 0, copied = 0, alone = 0, waiting = 0, worst = 1;
   for (const Use& use : uses) {
     bytes += use.rate;
+    if (use.plain) {  // all else adds nothing
+      alone += use.rate;
+      continue;
+    }
     written += use.rate * use.written;
     if (use.written < 1) copied += use.rate * use.written;
     alone += use.rate * use.own;
@@ -198,9 +202,13 @@ double FlowEfficiency::sustained(std::span<const Use> uses, bool crowds) const {
   }
   const double queued = queued_.empty() || worst == 1 ? 1 : at(queued_, waiting / (worst - 1) / alone);
   const std::vector<double> rates = crowds ? rates_of_readers(uses) : std::vector<double>{};
-  const double crowded = 1 / crowd(rates);
+  const double crowded = 1 / crowd(rates), plain = std::max(crowded, 1.0);
   double time = 0;
   for (const Use& use : uses) {
+    if (use.plain) {
+      time += use.rate * plain;
+      continue;
+    }
     const double reads = std::max(crowded, 1 + queued * use.read_wait), writes = 1 + queued * use.write_wait;
     time += use.rate * ((1 - use.written) * reads + use.written * writes);
   }

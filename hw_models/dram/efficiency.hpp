@@ -21,6 +21,7 @@ class FlowEfficiency {
 
   // A part of the traffic: the shares of one request's bytes that are read and written have patterns of their own.
   struct Use {
+    Use() = default;
     // read, write: efficiency of its reads and of its writes, alone (of_reads, of_writes). All but the rate is worked out once.
     Use(double its_rate, double read, double write, double its_written, std::size_t its_agent)
         : rate(its_rate),
@@ -29,14 +30,16 @@ class FlowEfficiency {
           read_wait(1 / read - 1),
           write_wait(1 / write - 1),
           slowest(1 / std::min(read, write)),
-          agent(its_agent) {}
+          agent(its_agent),
+          plain(written == 0 && read_wait == 0) {}
 
-    double rate;                   // bytes per second
-    double written;                // share of its bytes
-    double own;                    // time per byte, alone
-    double read_wait, write_wait;  // of it, what its reads and its writes wait for rows
-    double slowest;                // time per byte of the slower of them
-    std::size_t agent;             // uses of one agent are together one stream
+    double rate = 0;                       // bytes per second
+    double written = 0;                    // share of its bytes
+    double own = 1;                        // time per byte, alone
+    double read_wait = 0, write_wait = 0;  // of it, what its reads and its writes wait for rows
+    double slowest = 1;                    // time per byte of the slower of them
+    std::size_t agent = 0;                 // uses of one agent are together one stream
+    bool plain = true;                     // it reads, and waits for no row
   };
 
   FlowEfficiency() = default;  // everything at 1, no total of its own

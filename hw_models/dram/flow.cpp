@@ -1,7 +1,7 @@
 #include "hw_models/dram/flow.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 namespace vitro::hw {
 namespace {
@@ -21,6 +21,12 @@ enum Kind : std::uint16_t { kWake };
 constexpr int kMixRounds = 4;
 
 constexpr double kMargin = 1 + 1e-9;  // for rounding, where demands are compared with what there is
+
+// Requires: within the range of times.
+Picoseconds rounded_up(double picoseconds) {
+  const auto whole = static_cast<std::int64_t>(picoseconds);
+  return Picoseconds(whole + (static_cast<double>(whole) < picoseconds));
+}
 
 FlowEfficiency efficiency_of(const Params& params) {
   const ParamTable& table = params.table("efficiency");
@@ -68,8 +74,7 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   Flow& flow = *free_.back();
   free_.pop_back();
   flow.port = &ports_[static_cast<std::size_t>(request.port)];
-  flow.remaining = static_cast<double>(request.length);
-  flow.written = static_cast<double>(request.written) / flow.remaining;
+  flow.length = flow.remaining = static_cast<double>(request.length);
   // No request ends before the latency of its first byte; within a longer one, later accesses hide behind earlier ones.
   const double limit = flow.remaining / to_seconds(std::max(request.pace, request.chunk == 0 ? least_in_order_ : least_));
   flow.claim.demand = std::min(limit, flow.port->cap);
@@ -77,10 +82,12 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.since = now;
   flow.finish = Picoseconds::max();
   flow.done = done;
+  flow.use = {0, efficiency_.of_reads(request), efficiency_.of_writes(request), static_cast<double>(request.written) / flow.length,
+              flow.port->number};
   flows_.push_back(&flow);
-  uses_.emplace_back(0, efficiency_.of_reads(request), efficiency_.of_writes(request), flow.written, flow.port->number);
-  if (uses_.back().slowest > slowest_) {
-    slowest_ = uses_.back().slowest;
+  kinds_.push_back(memory_.number({flow.port->number, flow.claim.demand, flow.use.written, flow.use.read_wait, flow.use.write_wait}));
+  if (flow.use.slowest > slowest_) {
+    slowest_ = flow.use.slowest;
     always_ = std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest_, 1, crowds_));
   }
   enter(flow);
@@ -95,7 +102,12 @@ void FlowDram::enter(Flow& flow) {
 }
 
 void FlowDram::leave(Flow& flow) {
-  std::erase(flow.port->flows, &flow);
+  std::vector<Flow*>& siblings = flow.port->flows;
+  if (siblings.back() == &flow) {  // mostly it is alone
+    siblings.pop_back();
+  } else {
+    std::erase(siblings, &flow);
+  }
   note_change(*flow.port);
   free_.push_back(&flow);
 }
@@ -109,16 +121,13 @@ void FlowDram::list(Port& port) {
 }
 
 void FlowDram::note_change(Port& port) {
-  if (changed_.empty() || changed_.back() != &port) changed_.push_back(&port);
+  if (!std::exchange(port.changed, true)) changed_.push_back(&port);
   for (Port* above = &port; above != nullptr; above = above->parent) above->shared = false;
 }
 
 void FlowDram::settle(Flow& flow, Picoseconds now) {
   if (flow.rate > 0 && now > flow.since) {
-    const double moved = now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
-    flow.remaining -= moved;
-    totals_.bytes_written += moved * flow.written;
-    totals_.bytes_read += moved * (1 - flow.written);
+    flow.remaining -= now >= flow.finish ? flow.remaining : std::min(flow.remaining, flow.rate * to_seconds(now - flow.since));
   }
   flow.since = now;
 }
@@ -138,6 +147,7 @@ void FlowDram::sum_demands(Port* port) {
       content = content && child->content;
     }
     content = content && wanted <= port->cap;
+    port->sorted = false;
     port->wanted = wanted;
     const double demand = std::min(port->cap, wanted);
     if (demand == port->claim.demand && content == port->content) return;  // as often where one request follows another
@@ -153,12 +163,8 @@ void FlowDram::share(Port& port, double budget) {
     for (Flow* flow : port.flows) flow->claim.share = flow->claim.demand;
     for (Port* child : port.children) child->claim.share = child->claim.demand;
   } else {
-    scratch_.clear();
-    for (Flow* flow : port.flows) scratch_.push_back(&flow->claim);
-    for (Port* child : port.children) {
-      if (child->claim.demand > 0) scratch_.push_back(&child->claim);
-    }
-    share_fairly(scratch_, budget);
+    if (!port.sorted) sort(port);
+    share_sorted(port.order, port.weights, budget);
   }
   for (Port* child : port.children) {
     if (child->claim.demand == 0) continue;
@@ -169,6 +175,16 @@ void FlowDram::share(Port& port, double budget) {
       share(*child, its);
     }
   }
+}
+
+void FlowDram::sort(Port& port) {
+  port.order.clear();
+  for (Flow* flow : port.flows) port.order.push_back(&flow->claim);
+  for (Port* child : port.children) {
+    if (child->claim.demand > 0) port.order.push_back(&child->claim);
+  }
+  port.weights = sort_claims(port.order);
+  port.sorted = true;
 }
 
 double FlowDram::sustained() {
@@ -185,17 +201,20 @@ double FlowDram::sustained() {
 bool FlowDram::covers_demands() const {
   if (!efficiency_.known() || ports_[0].wanted * kMargin < always_) return true;
   double slowest = 1, bytes = 0, written = 0;
-  for (std::size_t i = 0; i < flows_.size(); ++i) {
-    const double demand = flows_[i]->claim.demand;
-    slowest = std::max(slowest, uses_[i].slowest);
+  for (const Flow* flow : flows_) {
+    const double demand = flow->claim.demand;
+    slowest = std::max(slowest, flow->use.slowest);
     bytes += demand;
-    written += demand * uses_[i].written;
+    written += demand * flow->use.written;
   }
   return std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest, written / bytes, crowds_)) > bytes * kMargin;
 }
 
 bool FlowDram::share_sustained() {
-  for (Port* port : changed_) sum_demands(port);
+  for (Port* port : changed_) {
+    port->changed = false;
+    sum_demands(port);
+  }
   changed_.clear();
   Port& root = ports_[0];
   if (root.content && covers_demands()) return true;
@@ -205,6 +224,8 @@ bool FlowDram::share_sustained() {
   };
   share_all();
   if (!efficiency_.known()) return false;
+  uses_.clear();
+  for (const Flow* flow : flows_) uses_.push_back(flow->use);
   // A total that more than covers all demands leaves the shares as they are.
   const double enough = root.claim.demand * kMargin;
   for (int round = 0; round < kMixRounds; ++round) {
@@ -216,19 +237,34 @@ bool FlowDram::share_sustained() {
   return false;
 }
 
-void FlowDram::reshare(Picoseconds now) {
+void FlowDram::work_out(double* rates) {
   const bool content = share_sustained();
+  for (const Flow* flow : flows_) *rates++ = content ? flow->claim.demand : flow->claim.share;
+}
+
+const double* FlowDram::rates() {
+  if (const double* const known = memory_.find(kinds_)) return known;
+  double* rates = memory_.keep(kinds_);
+  if (rates == nullptr) {
+    rates_.resize(flows_.size());
+    rates = rates_.data();
+  }
+  work_out(rates);
+  return rates;
+}
+
+void FlowDram::reshare(Picoseconds now) {
+  const double* rate = rates();
   double total = 0;
   Picoseconds next = Picoseconds::max();
   for (Flow* flow : flows_) {
-    const double share = content ? flow->claim.demand : flow->claim.share;
+    const double share = *rate++;
     total += share;
     if (share != flow->rate) {  // else its finish stays exact
       settle(*flow, now);
       flow->rate = share;
       // The margin keeps rounding in its limit from moving an exact pace to the next picosecond.
-      const double picoseconds = std::ceil(flow->remaining / flow->rate * 1e12 - 1e-3);
-      flow->finish = now + Picoseconds(static_cast<std::int64_t>(picoseconds));
+      flow->finish = now + rounded_up(flow->remaining / flow->rate * 1e12 - 1e-3);
     }
     next = std::min(next, flow->finish);
   }
@@ -257,18 +293,19 @@ void FlowDram::wake() {
   for (std::size_t i = 0; i < flows_.size(); ++i) {
     Flow& flow = *flows_[i];
     if (flow.finish <= now) {
-      settle(flow, now);
+      totals_.bytes_written += flow.length * flow.use.written;
+      totals_.bytes_read += flow.length * (1 - flow.use.written);
       finished_.push_back(flow.done);
       leave(flow);
       continue;
     }
     next = std::min(next, flow.finish);
     flows_[kept] = flows_[i];
-    uses_[kept++] = uses_[i];
+    kinds_[kept++] = kinds_[i];
   }
   if (finished_.empty()) return arm(next);
   flows_.resize(kept);
-  uses_.erase(uses_.begin() + static_cast<std::ptrdiff_t>(kept), uses_.end());
+  kinds_.resize(kept);
   completing_ = true;
   for (Callback& done : finished_) done();
   completing_ = false;
@@ -276,8 +313,14 @@ void FlowDram::wake() {
 }
 
 DramTotals FlowDram::totals() {
-  for (Flow* flow : flows_) settle(*flow, context_.now());
-  return totals_;
+  DramTotals totals = totals_;
+  for (Flow* flow : flows_) {
+    settle(*flow, context_.now());
+    const double moved = flow->length - flow->remaining;
+    totals.bytes_written += moved * flow->use.written;
+    totals.bytes_read += moved * (1 - flow->use.written);
+  }
+  return totals;
 }
 
 double FlowDram::bytes_moved(Picoseconds begin, Picoseconds end) {

@@ -9,6 +9,7 @@
 #include "hw_models/dram.hpp"
 #include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/fair_share.hpp"
+#include "hw_models/dram/rate_memory.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
 
@@ -34,32 +35,40 @@ class FlowDram final : public DramModel {
     Claim claim;
     std::vector<Port*> children;  // that had flows below them at some time, by number
     std::vector<Flow*> flows;     // in order of arrival
+    std::vector<Claim*> order;    // of those that want something, as they are shared out; while `sorted`
+    double weights = 0;           // theirs
     double wanted = 0;            // by all of them together, whatever its cap
     double budget = -1;           // that it was last shared with
+    bool changed = false;         // its flows have, since demands were summed up
+    bool sorted = false;          // since a demand of `order` changed
     bool shared = false;          // since its flows or those below it changed; not kept for a single flow
     bool content = true;          // it can give all of them what they want, and so can those below it
     bool listed = false;          // among the children of its parent
   };
   struct Flow {
     Claim claim;           // its demand: bytes per second that the agent can take
-    double remaining = 0;  // bytes, at `since`
+    double length = 0;     // bytes
+    double remaining = 0;  // of them, at `since`
     double rate = 0;
-    double written = 0;  // share of its bytes
     Picoseconds since{0}, finish{0};
     Port* port = nullptr;
+    FlowEfficiency::Use use;  // without its rate
     Callback done;
   };
 
   void wake();
-  void reshare(Picoseconds now);  // recomputes all rates and the next completion
+  void reshare(Picoseconds now);  // sets all rates and the next completion
   void enter(Flow& flow);
   void leave(Flow& flow);
   void list(Port& port);         // among the children of its parent
   void note_change(Port& port);  // its flows have
+  const double* rates();         // of all flows, as they were found or work_out() gives them
+  void work_out(double* rates);
   void sum_demands(Port* port);  // of a port whose flows have changed, and up the tree as far as that shows
   bool covers_demands() const;   // memory does, of all flows together. Requires: the ports do
   bool share_sustained();        // true: every flow gets its limit, and shares were not worked out
   void share(Port& port, double budget);
+  void sort(Port& port);                     // order
   double sustained();                        // total of the mix that the present shares make
   void settle(Flow& flow, Picoseconds now);  // accounts for what moved since its rate was set
   void settle_total(Picoseconds now);
@@ -73,12 +82,14 @@ class FlowDram final : public DramModel {
   Track track_;
   std::deque<Port> ports_;  // by number
   std::deque<Flow> slots_;
-  std::vector<Flow*> free_, flows_;        // slots without a flow; flows in order of arrival
-  std::vector<FlowEfficiency::Use> uses_;  // of memory, in the order of flows_; their rates are set when they are asked for
+  std::vector<Flow*> free_, flows_;           // slots without a flow; flows in order of arrival
+  std::vector<RateMemory::Number> kinds_;     // in that order
+  std::vector<FlowEfficiency::Use> uses_;     // likewise, of memory, while shares are worked out
   std::vector<FlowEfficiency::Use> by_port_;
   double slowest_ = 0, always_ = 0;  // time per byte of the slowest pattern so far; a total that any mix of them reaches
   std::vector<Port*> changed_;       // whose flows changed since demands were summed up
-  std::vector<Claim*> scratch_;
+  RateMemory memory_;
+  std::vector<double> rates_;  // of flows that are too many for it
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();
   double total_rate_ = 0;

@@ -36,6 +36,28 @@ void SessionMemory::Session::map(const Run& run) {
   }
 }
 
+Bytes SessionMemory::Session::missing(const std::vector<Segment>& segments) const {
+  Bytes sum = 0;
+  auto known = mapped.end();
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const auto& [memory, number, bytes] = segments[i];
+    if (i == 0 || memory != segments[i - 1].memory) known = mapped.find(memory);
+    const bool there = known != mapped.end() && number < known->second.size() && known->second[number];
+    if (!there) sum += bytes;
+  }
+  return sum;
+}
+
+std::vector<SessionMemory::Segment> SessionMemory::segments_of(const std::vector<Run>& runs) {
+  std::vector<Segment> segments;
+  for (const Run& run : runs) {
+    for (Bytes s = run.first; s < run.end; ++s) segments.push_back({run.memory, s, run.bytes_of(s)});
+  }
+  std::ranges::sort(segments);
+  segments.erase(std::unique(segments.begin(), segments.end()), segments.end());
+  return segments;
+}
+
 SessionMemory::Run SessionMemory::run_of(const View& view, Bytes offset, Bytes length) {
   return {view.memory.id(), view.memory.size(), offset / kSegment, (offset + length + kSegment - 1) / kSegment};
 }
@@ -75,18 +97,15 @@ std::optional<std::size_t> SessionMemory::place(const Chain& chain) {
   for (std::size_t s = 0; s < sessions_.size(); ++s) {
     if (std::all_of(needed.begin(), needed.end(), [&](const Run& run) { return sessions_[s].holds(run); })) return s;
   }
-  const auto bytes_with = [&](Session session) {
-    for (const Run& run : needed) session.map(run);
-    return session.bytes;
-  };
-  if (bytes_with({}) > limit_) return std::nullopt;
+  const std::vector<Segment> segments = segments_of(needed);
+  if (Session().missing(segments) > limit_) return std::nullopt;
 
   // Where least is missing, of the sessions with room for it.
   std::optional<std::size_t> best;
   Bytes least = 0;
   for (std::size_t s = 0; s < sessions_.size(); ++s) {
-    const Bytes with = bytes_with(sessions_[s]), missing = with - sessions_[s].bytes;
-    if (with > limit_ || (best && missing >= least)) continue;
+    const Bytes missing = sessions_[s].missing(segments);
+    if (sessions_[s].bytes + missing > limit_ || (best && missing >= least)) continue;
     best = s;
     least = missing;
   }

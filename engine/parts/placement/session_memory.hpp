@@ -37,16 +37,23 @@ class SessionMemory {
     Bytes first = 0, end = 0;
     Bytes bytes_of(Bytes segment) const { return std::min(kSegment, size - segment * kSegment); }
   };
+  struct Segment {
+    std::uint64_t memory = 0;
+    Bytes number = 0, bytes = 0;
+    friend auto operator<=>(const Segment&, const Segment&) = default;
+  };
   struct Session {
     std::map<std::uint64_t, std::vector<bool>> mapped;  // by memory, the segments that are
     Bytes bytes = 0;
     bool holds(const Run& run) const;
+    Bytes missing(const std::vector<Segment>& segments) const;  // bytes of those that it has not
     void map(const Run& run);
   };
   struct Chosen {  // rows that a call names by their places
     IndexList row_offsets;
     std::vector<Run> runs;
   };
+  static std::vector<Segment> segments_of(const std::vector<Run>& runs);  // each once, in order
   static Run run_of(const View& view, Bytes offset, Bytes length);
   const std::vector<Run>& runs_at_row_offsets(const KernelCall& call);
 

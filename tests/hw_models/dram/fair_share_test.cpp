@@ -44,6 +44,25 @@ TEST(FairShare, shares_sum_to_the_budget_or_to_all_demands) {
   }
 }
 
+TEST(FairShare, sorted_once_claims_are_shared_out_as_sorted_anew) {
+  Rng rng(9);
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::vector<Claim> claims(1 + rng.below(8));
+    for (Claim& claim : claims) claim = {1.0 + static_cast<double>(rng.below(4)), 0.5 + rng.uniform(), 0};
+    std::vector<Claim> once = claims;
+    std::vector<Claim*> order;
+    for (Claim& claim : once) order.push_back(&claim);
+    const double weights = sort_claims(order);
+    for (int budget = 0; budget < 5; ++budget) {
+      const double all = rng.uniform() * 20;
+      share_sorted(order, weights, all);
+      std::vector<double> given;
+      for (const Claim& claim : once) given.push_back(claim.share);
+      EXPECT_EQ(given, shares(claims, all));
+    }
+  }
+}
+
 TEST(FairShare, another_claim_never_raises_anyones_share) {
   Rng rng(8);
   for (int trial = 0; trial < 1000; ++trial) {

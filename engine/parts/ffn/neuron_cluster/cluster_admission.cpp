@@ -82,6 +82,7 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
 // their loop has the registers.
 void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
   const bool halves = store_.layout().first_part > 0;
+  if (halves && at.per_block == 1) return pass_present<true, true>(at, until);
   if (halves) return pass_present<true, false>(at, until);
   if (at.per_block == 1 && keep_silent_) return pass_named(at, until);
   if (at.per_block == 1) return pass_present<false, true>(at, until);

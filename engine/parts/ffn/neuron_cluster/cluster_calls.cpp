@@ -44,7 +44,8 @@ void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) 
 }
 
 IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
-  auto out = std::make_shared<std::vector<std::uint32_t>>(neurons->size());
+  const IndexListPool::List out = store_.lists().take();
+  out->resize(neurons->size());
   std::uint32_t* place = out->data();
   auto load = cluster.loads.begin();
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);

@@ -98,7 +98,8 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
   UnitLanes& lanes = layer->lanes;
   while (goes_on(*layer)) {
     const bool in_turn = lanes.in_turn(index);
-    const std::vector<Cluster*> clusters = in_turn ? take(*layer) : std::vector<Cluster*>();
+    const Taken taken = in_turn ? take(*layer) : Taken();
+    const std::span<Cluster* const> clusters(taken.data(), taken.size());
     if (clusters.empty()) {
       if (!in_turn) lanes.wake(layer->ready.count());
       co_await lanes.wait(index);
@@ -146,7 +147,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
 }
 
 // Who computes a neuron is the first that touches it, and copies it: all units share what one core had to do.
-std::vector<Landed> ClusterPipeline::take_landed(const std::vector<Cluster*>& clusters) {
+std::vector<Landed> ClusterPipeline::take_landed(std::span<Cluster* const> clusters) {
   std::vector<Landed> all;
   for (Cluster* cluster : clusters) {
     all.insert(all.end(), cluster->landed.begin(), cluster->landed.end());
@@ -188,8 +189,8 @@ Cluster* ClusterPipeline::pick(Layer& layer) const {
 // queue of reads has come, each unit gets half of its share of them (guided self-scheduling), so that they still end together. A
 // gate that tells what to read is handed over alone, since its outcome comes with the end of the chain; so are clusters of a step
 // that computes every neuron, which are large, and graphs on an accelerator.
-std::vector<Cluster*> ClusterPipeline::take(Layer& layer) const {
-  std::vector<Cluster*> taken;
+ClusterPipeline::Taken ClusterPipeline::take(Layer& layer) const {
+  Taken taken;
   std::size_t most = layer.every_neuron ? 1 : std::max<std::size_t>(1, layer.ready.count() / (2 * options_.units.size()));
   while (taken.size() < most) {
     Cluster* cluster = pick(layer);
@@ -214,9 +215,7 @@ void ClusterPipeline::advance(Layer& layer) {
       more = true;  // slots may be free now
     }
     if (options_.kind != PipelineKind::none || whole_wave_past(layer, Stage::gated)) {
-      for (std::size_t i = layer.first_left; i < layer.next_admission; ++i) {
-        if (clusters[i].stage == Stage::gated) start_rest(layer, clusters[i]);
-      }
+      for (; layer.next_rest < layer.next_admission; ++layer.next_rest) start_rest(layer, clusters[layer.next_rest]);
     }
     if (options_.kind != PipelineKind::cluster && !layer.ready.all_done() && whole_wave_past(layer, Stage::done)) {
       ++layer.wave;
@@ -230,7 +229,7 @@ void ClusterPipeline::advance(Layer& layer) {
   }
 }
 
-void ClusterPipeline::set_active(const Layer& layer, const std::vector<Cluster*>& clusters, const std::vector<Outcome>& outcomes) {
+void ClusterPipeline::set_active(const Layer& layer, std::span<Cluster* const> clusters, const std::vector<Outcome>& outcomes) {
   VITRO_CHECK(layer.every_neuron || outcomes.size() == clusters.size(), "a gate stage says which neurons are active");
   for (std::size_t i = 0; i < clusters.size(); ++i) {
     const IndexList& neurons = clusters[i]->neurons;
@@ -243,7 +242,6 @@ void ClusterPipeline::set_active(const Layer& layer, const std::vector<Cluster*>
 
 void ClusterPipeline::finish(Layer& layer, Cluster& cluster) {
   layer.ready.enter(cluster, Stage::done);
-  while (layer.first_left < layer.clusters->size() && (*layer.clusters)[layer.first_left].stage == Stage::done) ++layer.first_left;
   for (const BlockLoad& load : cluster.loads) {
     if (load.slot != NeuronCache::kNone && !load.stays) store_.cache().give_back(load.slot);
   }

@@ -1,10 +1,12 @@
 // Runs the clusters of one layer: computing on units, reading on one I/O core, as soon as what each stage needs is there
 // (PowerInfer-2, section 4.3: Pred, GIO, GC, UDIO, UDC; Pred has happened before).
 #pragma once
+#include <boost/container/small_vector.hpp>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "engine/machine/signal.hpp"
 #include "engine/machine/task_scope.hpp"
@@ -66,6 +68,7 @@ class ClusterPipeline {
 
  private:
   using Stage = Cluster::Stage;
+  using Taken = boost::container::small_vector<Cluster*, 4>;  // mostly one
   struct Read {
     Cluster* cluster = nullptr;
     NeuronStore::Piece piece;
@@ -76,8 +79,7 @@ class ClusterPipeline {
     std::vector<Cluster>* clusters;
     ClusterCalls calls;
     bool every_neuron;
-    std::size_t next_load = 0, next_admission = 0;
-    std::size_t first_left = 0;  // no cluster before it has anything left to do
+    std::size_t next_load = 0, next_admission = 0, next_rest = 0;
     std::uint32_t wave = 0;
     ReadyClusters ready;
     UnitLanes lanes;
@@ -98,11 +100,11 @@ class ClusterPipeline {
   [[noreturn]] void throw_read_error(const Cluster& cluster, const IoResult& result) const;
   Task<void> move(Layer* layer);
   static bool arrived(Layer& layer, Cluster& cluster);  // true: it was the last read that the cluster waits for
-  static std::vector<Landed> take_landed(const std::vector<Cluster*>& clusters);
+  static std::vector<Landed> take_landed(std::span<Cluster* const> clusters);
   void drop_landed(Layer& layer);
   Task<void> guarded(Task<void> task, Layer* layer);
   Cluster* pick(Layer& layer) const;
-  std::vector<Cluster*> take(Layer& layer) const;
+  Taken take(Layer& layer) const;
   static bool goes_on(const Layer& layer) { return !layer.ready.all_done() && !layer.scope.stop_requested(); }
   bool whole_wave_past(const Layer& layer, Stage stage) const;
   void advance(Layer& layer);
@@ -110,8 +112,8 @@ class ClusterPipeline {
   void start_loads(Layer& layer);
   void start_rest(Layer& layer, Cluster& cluster);
   void finish(Layer& layer, Cluster& cluster);
-  void push_reads(Layer& layer, Cluster& cluster, const std::vector<BlockLoad>& loads, Bytes offset, Bytes length);
-  static void set_active(const Layer& layer, const std::vector<Cluster*>& clusters, const std::vector<Outcome>& outcomes);
+  void push_reads(Layer& layer, Cluster& cluster, std::span<const BlockLoad> loads, Bytes offset, Bytes length);
+  static void set_active(const Layer& layer, std::span<Cluster* const> clusters, const std::vector<Outcome>& outcomes);
 
   Machine& machine_;
   GraphCache& graphs_;

@@ -65,7 +65,9 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
     };
     const auto close = [&] {
       cluster->blocks.resize(static_cast<std::size_t>(at.next_block - cluster->blocks.data()));
-      cluster->neurons = std::make_shared<const std::vector<std::uint32_t>>(begin, at.neuron);
+      const IndexListPool::List neurons = store.lists().take();
+      neurons->assign(begin, at.neuron);
+      cluster->neurons = neurons;
       begin = at.neuron;
     };
     open();

@@ -31,7 +31,7 @@ void ClusterPipeline::start_loads(Layer& layer) {
 }
 
 // One read per run of pieces that lie side by side in flash and in the arena, when they are read whole.
-void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, const std::vector<BlockLoad>& loads, Bytes offset, Bytes length) {
+void ClusterPipeline::push_reads(Layer& layer, Cluster& cluster, std::span<const BlockLoad> loads, Bytes offset, Bytes length) {
   const Bytes piece = store_.layout().piece();
   for (Bytes stripe = offset / piece; stripe * piece < offset + length; ++stripe) {
     const Bytes first_byte = stripe * piece, begin = std::max(offset, first_byte) - first_byte;
@@ -52,14 +52,14 @@ void ClusterPipeline::start_rest(Layer& layer, Cluster& cluster) {
   const BundleLayout& layout = store_.layout();
   layer.ready.enter(cluster, Stage::rest_ready);
   if (layout.first_part == 0) return;
-  std::vector<BlockLoad> rest;
+  boost::container::small_vector<BlockLoad, 16> rest;
   if (!layer.every_neuron) {
     std::ranges::copy_if(cluster.loads, std::back_inserter(rest), [&](const BlockLoad& load) {
       return load.slot != NeuronCache::kNone && !(load.stays && store_.cache().half(load.block));
     });
   }
   std::ranges::copy_if(cluster.halves, std::back_inserter(rest), [&](const BlockLoad& half) { return !store_.cache().half(half.block); });
-  push_reads(layer, cluster, rest, layout.first_part, layout.block - layout.first_part);
+  push_reads(layer, cluster, {rest.data(), rest.size()}, layout.first_part, layout.block - layout.first_part);
   if (cluster.reads_left > 0) layer.ready.enter(cluster, Stage::rest_io);
 }
 

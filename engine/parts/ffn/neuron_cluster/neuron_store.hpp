@@ -10,6 +10,7 @@
 #include "engine/machine/machine.hpp"
 #include "engine/model/bundle_layout.hpp"
 #include "engine/model/weights.hpp"
+#include "engine/ops/index_list_pool.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster.hpp"
 #include "engine/parts/ffn/neuron_cluster/landing_buffer.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_cache.hpp"
@@ -46,6 +47,7 @@ class NeuronStore {
   const BundleLayout& layout() const { return layout_; }
   NeuronCache& cache() { return *cache_; }
   const NeuronCache& cache() const { return *cache_; }
+  IndexListPool& lists() { return lists_; }  // for whoever names its neurons
   std::uint32_t neurons() const { return layout_.neurons; }
   std::uint32_t staging_blocks() const { return staging_blocks_; }
   // Slots behind those of the cache, for hot blocks that are read for every step; 0 where all neurons stay anyway. Requires: loaded.
@@ -134,6 +136,7 @@ class NeuronStore {
   std::vector<Weight> scales_;  // of each layer, and where they are in DRAM; empty when the rows hold them
   std::vector<Lease> scale_leases_;
   std::vector<std::uint32_t> accesses_;
+  IndexListPool lists_;
 };
 
 }  // namespace vitro

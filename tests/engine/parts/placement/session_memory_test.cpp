@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
+#include "engine/base/rng.hpp"
 #include "engine/testing/virtual_machine.hpp"
 
 namespace vitro {
@@ -61,6 +64,39 @@ TEST_F(SessionMemoryTest, a_launch_goes_where_least_is_missing) {
   EXPECT_EQ(memory.place(rows_at({2, 3}, 3)), 1u);
   EXPECT_EQ(memory.sessions(), 2u);
   EXPECT_EQ(memory.place(rows_at({1, 2, 3}, 4)), std::nullopt);
+}
+
+// Against sets of segments that are copied and added to, whatever launches come.
+TEST_F(SessionMemoryTest, random_launches_go_where_plain_sets_send_them) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    Rng rng(seed);
+    const std::size_t limit = 2 + rng.below(5);
+    SessionMemory memory(limit * kSegment);
+    std::vector<std::set<std::uint32_t>> sessions;
+    for (int launch = 0; launch < 60; ++launch) {
+      std::vector<std::uint32_t> segments(1 + rng.below(6));
+      for (std::uint32_t& segment : segments) segment = static_cast<std::uint32_t>(rng.below(16));
+      const std::set<std::uint32_t> needed(segments.begin(), segments.end());
+      const auto with = [&](std::set<std::uint32_t> session) {
+        session.insert(needed.begin(), needed.end());
+        return session;
+      };
+      std::optional<std::size_t> best;
+      for (std::size_t s = 0; s < sessions.size() && needed.size() <= limit; ++s) {
+        const std::size_t size = with(sessions[s]).size();
+        if (size > limit || (best && size - sessions[s].size() >= with(sessions[*best]).size() - sessions[*best].size())) continue;
+        best = s;
+      }
+      if (!best && needed.size() <= limit) {
+        best = sessions.size();
+        sessions.emplace_back();
+      }
+      if (best) sessions[*best] = with(sessions[*best]);
+      ASSERT_EQ(memory.place(rows_at(segments, static_cast<std::int16_t>(launch))), best) << seed << ": " << launch;
+      ASSERT_EQ(memory.sessions(), sessions.size());
+      for (std::size_t s = 0; s < sessions.size(); ++s) ASSERT_EQ(memory.mapped(s), sessions[s].size() * kSegment);
+    }
+  }
 }
 
 }  // namespace
