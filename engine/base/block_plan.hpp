@@ -31,7 +31,7 @@ constexpr StageRoom block_room(const BlockShape& shape, uint32_t rows, uint64_t 
   room.ready = part;
   const uint64_t stored = shape.stored * part / shape.depth;
   room.streamed = stored > room.ready / 4 ? stored : room.ready / 4;
-  room.spill = lag * padded(rows) * blocks * sizeof(int32_t) + (lag + 1) * blocks * sizeof(float);  // sums, and scales until these are there
+  room.spill = lag * padded(rows) * blocks * sizeof(int32_t) + (lag + 1) * blocks * sizeof(float);  // sums, and scales until they are there
   const uint64_t result = uint64_t{rows} * shape.columns * sizeof(float);
   if (result <= once) {
     room.result = rows * padded(shape.columns) * sizeof(float);

@@ -8,8 +8,8 @@
 
 namespace vitro::hw {
 
-// Parts of the depth of groups of columns, whose sums HVX scales. The model counts that with the step that leaves the sums, where the worker
-// does it some steps later.
+// Parts of the depth of groups of columns, whose sums HVX scales. The model counts that with the step that leaves the sums, where the
+// worker does it some steps later.
 Pass TilePlanner::block_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, const hexagon::StagePlan& stages) const {
   Pass pass = product_pass(work, kernel, rows, work.columns);  // all of it is one group
   TileGroup all = pass.last;

@@ -1,5 +1,5 @@
-// Products of int8 activations with q8_0 and q4_0 in stages (engine/base/block_plan.hpp): where a plan's buffers stand in TCM, and the order
-// of a strip's bytes as the matrix unit takes them in int8. For host and worker; no divisions, which a Hexagon has no instruction for.
+// Products of int8 activations with q8_0 and q4_0 in stages (engine/base/block_plan.hpp): where a plan's buffers stand in TCM, and the
+// order of a strip's bytes as the matrix unit takes them in int8. For host and worker; no divisions, which Hexagon has no instruction for.
 #pragma once
 #include "engine/base/block_plan.hpp"
 #include "engine/kernels/hexagon/stage_layout.hpp"
@@ -24,8 +24,8 @@ constexpr uint32_t sum_rows(const Operator& op) {  // of a block's sums, in whol
   return static_cast<uint32_t>(padded(op.stages.rows < op.batch ? op.stages.rows : op.batch));
 }
 
-// in: parts of strips; ready: tiles of bytes [strips][blocks]; sums: int32 [strips][blocks][sum_rows()][32]; kept: scales of steps whose sums
-// are to come, vectors [strips][blocks]; out: results of groups, or `result`, all of them.
+// in: parts of strips; ready: tiles of bytes [strips][blocks]; sums: int32 [strips][blocks][sum_rows()][32]; kept: scales of steps whose
+// sums are to come, vectors [strips][blocks]; out: results of groups, or `result`, all of them.
 struct BlockTcm {
   uint64_t activations = 0, scales = 0, result = 0, in[2] = {}, ready[2] = {}, sums[2] = {}, kept[3] = {}, out[4] = {}, end = 0;
 };

@@ -136,9 +136,9 @@ template <class I>
   return I::to_float(acc);
 }
 
-// The same of sums that the matrix unit left (block_plan.hpp): a vector is 32 columns of the result, the next row's is the next one, the next
-// block's `pitch` vectors on. kRows rows share the conversion of a block's scales, which stand twice each.
-// sums: [blocks][pitch]; scales: [blocks]; x_scales: float32, [rows][x_pitch], the first block's first; y: float32 [rows][y_pitch], added to.
+// The same of sums that the matrix unit left (block_plan.hpp): a vector is 32 columns of the result, the next row's is the next one, the
+// next block's `pitch` vectors on. kRows rows share the conversion of a block's scales, which stand twice each.
+// sums: [blocks][pitch]; scales: [blocks]; x_scales: float32 [rows][x_pitch] from the first block on; y: float32 [rows][y_pitch], added to.
 template <class I, uint32_t kRows>
 [[gnu::always_inline]] inline void scale_sums(const typename I::Vector* sums, uint32_t pitch, const typename I::Vector* scales,
                                               const int32_t* x_scales, uint32_t x_pitch, uint32_t blocks, typename I::Vector* y,

@@ -195,14 +195,15 @@ TEST(Blocks, pay_for_each_sum_on_hvx_and_for_each_tile_that_leaves_the_matrix_un
     NpuBench bench(phone("npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: 0.01, " + price + "}}}}}" + changes));
     return to_seconds(bench.call(product(bench.model(), kQ4, 512, 4096, 4096)));
   };
+  const std::string light = "bits: 8, packets_per_sum: 0.0001", usual = "bits: 8, packets_per_sum: 0.2";
   const double sums = 512.0 * 4096 * 128, tiles = 16.0 * 128 * 128;
-  EXPECT_NEAR(seconds("bits: 8, packets_per_sum: 0.4", "") - seconds("bits: 8, packets_per_sum: 0.2", ""), sums * 0.2 / 4 / 1e9, 0.02e-3);
+  EXPECT_NEAR(seconds("bits: 8, packets_per_sum: 0.4", "") - seconds(usual, ""), sums * 0.2 / 4 / 1e9, 0.02e-3);
   // With HVX as good as free, tiles limit: 32-bit sums are two bursts.
-  const double few = seconds("bits: 8, packets_per_sum: 0.0001", ""), many = seconds("bits: 8, packets_per_sum: 0.0001", ", npu.tile_out_cycles: 28");
+  const double few = seconds(light, ""), many = seconds(light, ", npu.tile_out_cycles: 28");
   NpuBench bench(phone());
   EXPECT_NEAR(many - few, tiles * 2 * 20 / bench.parts().hmx_clock / bench.parts().hmx_units, 0.03 * (many - few));
   // Activations become int8 in the call, all of them before the first group.
-  const double made = seconds("bits: 8, packets_per_sum: 0.2, packets_per_activation: 1", "") - seconds("bits: 8, packets_per_sum: 0.2", "");
+  const double made = seconds(usual + ", packets_per_activation: 1", "") - seconds(usual, "");
   EXPECT_NEAR(made, 512.0 * 4096 / 4 / 1e9, 0.03e-3);
 }
 

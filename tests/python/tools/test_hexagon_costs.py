@@ -51,10 +51,10 @@ def test_the_table_holds_what_the_models_ask_for():
     assert tiles["float"]["q8_0"] == tiles["hmx"]["q8_0"]
     # Blocks in int8: bytes are copied, nibbles masked, both for less than halves of them take; what it costs are the sums, though less than
     # multiply-adds of HVX alone.
-    blocks, dots = tiles["int8"], table["hvx"]["dma"]["dots"]
+    blocks, dots, quantise = tiles["int8"], table["hvx"]["dma"]["dots"], table["hvx"]["dma"]["int8_activations"]["g32"]
     assert blocks["q8_0"]["packets_per_weight"] < blocks["q4_0"]["packets_per_weight"] < tiles["hmx"]["q4_0"]["packets_per_weight"]
     for name, price in blocks.items():
-        assert price["bits"] == 8 and price["packets_per_activation"] == table["hvx"]["dma"]["int8_activations"]["g32"]["packets_per_element"]
+        assert price["bits"] == 8 and price["packets_per_activation"] == quantise["packets_per_element"]
         assert 4 * price["packets_per_sum"] / 32 < dots[name]["packets_per_mac"]
     # A transpose: five exchanges of sixteen pairs of vectors for 2048 weights, at best one in a packet; tiles at rest need none.
     assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0

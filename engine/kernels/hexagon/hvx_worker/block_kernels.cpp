@@ -20,8 +20,9 @@ extern "C" {
   }
 }
 
-[[gnu::noinline]] void float_scale_sums(const int32_t* sums, uint32_t pitch, const uint16_t* scales, const float* x_scales, uint32_t x_pitch,
-                                        uint32_t rows, uint32_t columns, uint32_t blocks, bool more, float* y, uint32_t y_pitch) {
+[[gnu::noinline]] void float_scale_sums(const int32_t* sums, uint32_t pitch, const uint16_t* scales, const float* x_scales,
+                                        uint32_t x_pitch, uint32_t rows, uint32_t columns, uint32_t blocks, bool more, float* y,
+                                        uint32_t y_pitch) {
   for (uint32_t row = 0; row < rows; ++row, sums += kTile, x_scales += x_pitch, y += y_pitch) {
     for (uint32_t c = 0; c < columns; ++c) {
       float acc = more ? y[c] : 0;

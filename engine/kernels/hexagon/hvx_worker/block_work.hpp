@@ -1,4 +1,4 @@
-// What each stage of a product of int8 activations with blocks of weights does with one step (engine/base/block_plan.hpp, block_layout.hpp).
+// What each stage of a product of int8 activations with blocks of weights does with one step (block_plan.hpp, block_layout.hpp).
 #pragma once
 #include "engine/kernels/hexagon/block_layout.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"

@@ -25,8 +25,8 @@ extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, ui
 
 // Nibbles of q4_0 in a strip (panels.hpp) to tiles of bytes, in the order of those of q8_0.
 extern "C" void hvx_nibble_tiles(const unsigned char* nibbles, uint32_t tiles, unsigned char* out);
-// y[row][c] as float_accumulate() has it, from the sums of blocks [row][32], `pitch` words from one block to the next; d_w of column c twice
-// at scales[b][2 c], d_x of a row x_scales[row * x_pitch + b].
+// y[row][c] as float_accumulate() has it, from the sums of blocks [row][32], `pitch` words from one block to the next; d_w of column c
+// twice at scales[b][2 c], d_x of a row x_scales[row * x_pitch + b].
 extern "C" void float_scale_sums(const int32_t* sums, uint32_t pitch, const uint16_t* scales, const float* x_scales, uint32_t x_pitch,
                                  uint32_t rows, uint32_t columns, uint32_t blocks, bool more, float* y, uint32_t y_pitch);
 

@@ -57,8 +57,8 @@ TEST_F(BlockStages, have_the_bits_of_the_cpu_with_any_buffers_threads_and_groups
       for (const auto& [buffers, threads, group] :
            {std::tuple{0u, 1u, 1u}, {1u, 2u, 1u}, {2u, 4u, 1u}, {2u, 2u, 1u << 20}, {1u, 4u, 1u << 20}, {2u, 1u, 1u}}) {
         const hexagon::Operator op = planned(product, {buffers, threads, group});
-        const std::string what = fmt::format("{} {} x {}, {} buffers, {} threads, groups of {}", to_string(format), shape.n, shape.k, buffers,
-                                             threads, group);
+        const std::string what =
+            fmt::format("{} {} x {}, {} buffers, {} threads, {}", to_string(format), shape.n, shape.k, buffers, threads, group);
         EXPECT_TRUE(hexagon::valid_blocks(op)) << what;
         EXPECT_EQ(op.stages.once, group > 1 ? 1u : 0u) << what;
         EXPECT_EQ(op.stages.depths, (shape.k + 511) / 512) << what;
