@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <span>
 #include <vector>
 
 #include "engine/kernels/common/kernel_set.hpp"
+#include "engine/kernels/hexagon/block_layout.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/lut_stages.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
@@ -98,6 +100,22 @@ void write_int8_tiles(const View& x, std::byte* out, float* scales) {
     std::byte* strip = out + std::size_t{m / kTile} * kTile * k;
     for (std::uint32_t c = 0; c < k; ++c) {
       strip[c / kTile * kTileElements + tile_place_int8(m % kTile, c % kTile)] = static_cast<std::byte>(row.quants[c]);
+    }
+  }
+}
+
+// In blocks, as the strips' bytes have the depth.
+void write_block_tiles(const View& x, std::byte* out, float* scales) {
+  const std::uint32_t batch = x.shape[0], k = columns(x);
+  std::memset(out, 0, Bytes{round_up(batch, kTile)} * k);
+  Quantised row;
+  for (std::uint32_t m = 0; m < batch; ++m, scales += blocks_of(k)) {
+    quantise(x.as<float>() + std::size_t{m} * k, k, kBlock, row);
+    std::ranges::copy(row.scales, scales);
+    std::byte* strip = out + std::size_t{m / kTile} * kTile * k;
+    for (std::uint32_t c = 0; c < k; ++c) {
+      const std::uint32_t place = tile_place_int8(m % kTile, summed_depth(c % kTile));
+      strip[std::size_t{c / kTile} * kTileElements + place] = static_cast<std::byte>(row.quants[c]);
     }
   }
 }
@@ -197,22 +215,21 @@ std::optional<StoredRows> stored_rows(const MatmulForm& form, const View& weight
 
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns) {
   if (form.bit_serial()) return lut_panels_bytes(form.planes, rows, columns);
-  if (form.kind == Kind::matmul_hmx) return strips_bytes(form.planes.scales, rows, columns);
-  if (form.kind == Kind::matmul_hmx_q8) return q8_strips_bytes(rows, columns);
+  if (form.kind == Kind::matmul_hmx_q8 || form.kind == Kind::matmul_q8_0) return q8_strips_bytes(rows, columns);
   if (form.kind == Kind::matmul_hmx_f16) return f16_strips_bytes(rows, columns);
-  return panels_bytes(form.kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0, rows, columns);
+  return strips_bytes(form.planes.scales, rows, columns);
 }
 
 void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::byte* out) {
   if (form.bit_serial()) return pack_lut_panels(weights, rows, out);
-  if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_q8) return pack_strips(weights, rows, out);
   if (form.kind == Kind::matmul_hmx_f16) return pack_f16_strips(weights, rows, out);
-  pack_panels(weights, rows, out);
+  pack_strips(weights, rows, out);
 }
 
 std::uint32_t encoding(const MatmulForm& form) {
   // One with q4_0's values; the others need none.
   if (form.kind == Kind::matmul_hmx || form.kind == Kind::matmul_hmx_q8 || form.kind == Kind::matmul_hmx_f16) return 1;
+  if (form.by_blocks()) return 2;
   if (form.kind == Kind::matmul_hmx_int8) return 8192 + form.planes.bits * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_scaled) return 16384 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
   if (form.kind == Kind::matmul_hmx_lut) return 256 + form.planes.zero * 4 + static_cast<std::uint32_t>(form.planes.zeros);
@@ -225,6 +242,7 @@ std::uint32_t encoding(const MatmulForm& form) {
 ActivationBytes activations_bytes(const MatmulForm& form, std::uint32_t batch, std::uint32_t columns) {
   if (form.in_tiles()) return {Bytes{round_up(batch, kTile)} * columns * 2, form.bit_serial() ? 2 * kVectorBytes : kVectorBytes};
   if (form.kind == Kind::matmul_hmx_int8) return {Bytes{round_up(batch, kTile)} * columns, 2 * kVectorBytes + batch * sizeof(float)};
+  if (form.by_blocks()) return {Bytes{round_up(batch, kTile)} * columns, Bytes{batch} * blocks_of(columns) * sizeof(float)};
   if (form.looks_up()) {
     const Bytes scale = form.kind == Kind::matmul_lut_rounded ? sizeof(RoundedScale) : sizeof(ActivationScale);
     const Bytes quant = form.kind == Kind::matmul_lut_wide ? sizeof(std::int16_t) : sizeof(std::int8_t);
@@ -257,6 +275,7 @@ void write_activations(const MatmulForm& form, const View& x, std::byte* first, 
     write_int8_tables(form.planes, second);
     return write_int8_tiles(x, first, reinterpret_cast<float*>(second + 2 * kVectorBytes));
   }
+  if (form.by_blocks()) return write_block_tiles(x, first, reinterpret_cast<float*>(second));
   if (form.kind == Kind::matmul_lut_wide) return write_wide(form, x, first, second);
   const bool apart = form.looks_up();
   const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);

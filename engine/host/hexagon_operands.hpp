@@ -13,6 +13,15 @@ struct MatmulForm {
   bool bit_serial() const {
     return looks_up() || kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_scaled || kind == Kind::matmul_hmx_int8;
   }
+  bool by_blocks() const { return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0; }
+  // Whether weights packed in one form serve the other. Bit-serial panels are the same in all contracts, so one copy serves decoding and
+  // prompts (T-MAN 4.1); so are strips of q8_0, and of q4_0.
+  bool packs_as(const MatmulForm& other) const {
+    const auto strips = [](const MatmulForm& form) {
+      return form.kind == Kind::matmul_q8_0 ? Kind::matmul_hmx_q8 : form.kind == Kind::matmul_q4_0 ? Kind::matmul_hmx : form.kind;
+    };
+    return bit_serial() ? other.bit_serial() : strips(*this) == strips(other) && planes.scales == other.planes.scales;
+  }
   bool looks_up() const { return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide; }
   bool in_tiles() const {  // activations
     const bool strips = kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || kind == Kind::matmul_hmx_f16;
@@ -34,9 +43,8 @@ std::optional<StoredRows> stored_rows(const MatmulForm& form, const View& weight
 Bytes weights_bytes(const MatmulForm& form, std::uint32_t rows, std::uint32_t columns);
 void pack_weights(const MatmulForm& form, const View& weights, Range rows, std::byte* out);
 
-// Activations x [batch, columns] become one or two operands: int8 blocks with their scales; int8 and scales apart; or fp16 tiles and
-// tables
-// for the weights' codes. Quantised here by the code of the cores, so that both have the same bits.
+// Activations x [batch, columns] become one or two operands: int8 blocks with their scales; int8, or tiles of it, and scales apart; or fp16
+// tiles and tables for the weights' codes. Quantised here by the code of the cores, so that both have the same bits.
 struct ActivationBytes {
   Bytes first = 0, second = 0;
 };

@@ -39,15 +39,10 @@ Result<MatmulForm> rows_form(const KernelCall& call) {
     return MatmulForm{Kind::matmul_hmx_f16, {}};
   }
   if (call.variant != variant::kInt8) return lacking(fmt::format("it computes rows of {} with int8 activations only", to_string(format)));
-  return MatmulForm{format == Format::q8_0 ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+  return MatmulForm{format == Format::q8_0 ? Kind::matmul_q8_0_rows : Kind::matmul_q4_0_rows, {}};
 }
 
-Kind in_places(Kind kind) {
-  return kind == Kind::matmul_hmx_f16 ? Kind::matmul_hmx_f16_rows
-         : kind == Kind::matmul_q8_0  ? Kind::matmul_q8_0_rows
-         : kind == Kind::matmul_q4_0  ? Kind::matmul_q4_0_rows
-                                      : kind;
-}
+Kind in_places(Kind kind) { return kind == Kind::matmul_hmx_f16 ? Kind::matmul_hmx_f16_rows : kind; }
 
 std::uint32_t rows_of(const KernelCall& call) {
   return call.row_offsets != nullptr ? static_cast<std::uint32_t>(call.row_offsets->size()) : sliced(call, call.in[0].shape[0]).count;

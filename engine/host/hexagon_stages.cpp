@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/hexagon/block_layout.hpp"
 #include "engine/kernels/hexagon/look_up_layout.hpp"
 
 namespace vitro::hexagon {
@@ -81,22 +82,33 @@ std::optional<StagePlan> plan_look_up(const Operator& op, const StageOptions& op
   return plan_of(op, chosen, chosen.rows, depth, buffers, options.threads);
 }
 
+// Of blocks: parts of the depth, whose sums HVX scales.
+std::optional<StagePlan> plan_blocks(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers) {
+  const std::uint32_t bits = op.kind == Kind::matmul_q8_0 ? 8 : 4;
+  const BlockShape shape{op.rows, op.columns, bits, stored > 0 ? stored : strip_bytes(op, op.columns) / kTile};
+  const auto room_of = [&](std::uint32_t rows) { return block_room(shape, rows, options.group, buffers); };
+  const StageChoice chosen =
+      choose_stages({op.batch, op.rows, kTile, kTile, 0, 0}, {options.tcm, options.group, buffers, kVectorBytes}, room_of);
+  if (!chosen.fits) return {};
+  return plan_of(op, chosen, chosen.rows, shape.part(), buffers, options.threads);
+}
+
 bool has_stages(const Operator& op) { return is_staged(op.kind) || op.kind == Kind::attention; }
 
-std::uint64_t steps_of(const StagePlan& plan) { return std::uint64_t{plan.passes} * plan.steps(); }
+std::uint64_t steps_of(const Operator& op) { return std::uint64_t{op.stages.passes} * pass_steps(op); }
 
 // Per pass: issue, begin and end of its activations, and each HVX thread's begin and end where it makes tables of them. Per step: of two
 // transfers; begin and end of each HVX thread, and of the matrix unit if there is one in it.
 std::uint64_t events_of(const Operator& op, bool makes_tables) {
   const StagePlan& plan = op.stages;
   const std::uint64_t vectors = 2ull * plan.threads, matrix = looks_up(op.kind) ? 0 : 2;
-  return (3 + (makes_tables ? vectors : 0)) * plan.passes + steps_of(plan) * (3 + 3 + matrix + vectors);
+  return (3 + (makes_tables ? vectors : 0)) * plan.passes + steps_of(op) * (3 + 3 + matrix + vectors);
 }
 
 bool possible(const StageEvent& event, std::span<const Operator> operators) {
   if (event.mark > static_cast<std::uint8_t>(StageMark::end) || event.stage > kActivations || event.op >= operators.size()) return false;
   const Operator& op = operators[event.op];
-  if (!has_stages(op) || event.step >= steps_of(op.stages)) return false;
+  if (!has_stages(op) || event.step >= steps_of(op)) return false;
   const auto is = [&event](Thread thread) { return event.thread == static_cast<std::uint8_t>(thread); };
   const bool transfer = event.stage != kVector && event.stage != kMatrix;
   if (event.mark == static_cast<std::uint8_t>(StageMark::issue)) return is(Thread::control) && transfer;
@@ -110,10 +122,12 @@ bool possible(const StageEvent& event, std::span<const Operator> operators) {
 }  // namespace
 
 StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& options) {
-  if (looks_up(op.kind)) {
-    const std::optional<StagePlan> plan = plan_look_up(op, options, options.buffers);
-    const std::optional<StagePlan> less = plan ? plan : plan_look_up(op, options, std::min(options.buffers, 1u));
-    VITRO_CHECK(less.has_value(), "look-ups of which nothing fits into TCM");
+  if (looks_up(op.kind) || by_blocks(op.kind)) {
+    const auto plan_for = [&](std::uint32_t buffers) {
+      return looks_up(op.kind) ? plan_look_up(op, options, buffers) : plan_blocks(op, stored, options, buffers);
+    };
+    const std::optional<StagePlan> plan = plan_for(options.buffers), less = plan ? plan : plan_for(std::min(options.buffers, 1u));
+    VITRO_CHECK(less.has_value(), "a product of which nothing fits into TCM");
     return *less;
   }
   std::optional<StagePlan> best;
@@ -163,8 +177,8 @@ std::vector<StagePackets> packets_by_stage(std::span<const PacketCount> counts) 
 
 StageOverlap overlap_of(const Operator& op, std::uint32_t index, std::span<const StageEvent> log) {
   StageOverlap overlap;
-  std::vector<std::uint32_t> vectors(steps_of(op.stages)), matrices(vectors.size()), begun(vectors.size());
-  const std::uint32_t steps = op.stages.steps();
+  std::vector<std::uint32_t> vectors(steps_of(op)), matrices(vectors.size()), begun(vectors.size());
+  const std::uint32_t steps = pass_steps(op);
   for (const StageEvent& event : log) {
     if (event.op != index) continue;
     const auto mark = static_cast<StageMark>(event.mark);

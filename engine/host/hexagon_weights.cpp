@@ -17,11 +17,9 @@ Result<HexagonWeights::Placed> HexagonWeights::place(const KernelCall& call) {
   if (const auto found = placed_.find(key); found != placed_.end() && plain) return found->second;
   const Result<hexagon::MatmulForm> form = hexagon::matmul_form(call, products_);
   if (!form.ok()) return form.status();
-  // Bit-serial panels are the same in all contracts: one copy serves decoding and prompts (T-MAN 4.1). Other forms do not ask for a method.
   const auto serves = [&key, &form](const auto& entry) {
     const auto bytes = [](const Key& k) { return std::tuple(std::get<0>(k), std::get<1>(k), std::get<2>(k), std::get<3>(k)); };
-    const hexagon::MatmulForm& other = entry.second.form;
-    return (form.value().bit_serial() ? other.bit_serial() : other.kind == form.value().kind) && bytes(entry.first) == bytes(key);
+    return form.value().packs_as(entry.second.form) && bytes(entry.first) == bytes(key);
   };
   if (const auto twin = std::ranges::find_if(placed_, serves); twin != placed_.end()) {
     Placed placed = twin->second;

@@ -219,7 +219,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
                            limits.max_rows,
                            engine.prefill_chunk,
                            decoder.adapters.get(),
-                           engine.activations};
+                           engine.activations,
+                           engine.placement.activations};
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {

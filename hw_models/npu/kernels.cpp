@@ -110,9 +110,9 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.packets_per_element = value;
   } else if (what == "gathers_per_element") {
     kernel.gathers_per_element = value;
-  } else if (what == "packets_per_sum" && !kernel.matrix) {
+  } else if (what == "packets_per_sum") {
     kernel.packets_per_sum = value;
-  } else if (what == "packets_per_activation" && !kernel.matrix) {
+  } else if (what == "packets_per_activation") {
     kernel.packets_per_activation = value;
   } else if (what == "packets_per_mac" && !kernel.matrix) {
     kernel.packets_per_mac = value;
@@ -126,10 +126,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.threads = std::min(threads_, static_cast<std::uint32_t>(value));
   } else {
     fail(table, key,
-         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, tile_rows, "
-         "tile_columns, threads; packets_per_sum, "
-         "packets_per_activation, "
-         "packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
+         "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, packets_per_sum, "
+         "packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
   }
 }
 

@@ -14,8 +14,9 @@
 //                     nobody waits for one of them alone, since results are read after a pass, and a scatter is released after it
 // packets_per_mac     of HVX, per multiply-add (hvx alone; default: the general price)
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
-// packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5)
-// packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute)
+// packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5). On hmx: of a
+//                     product whose tiles leave the sums of each block (engine/base/block_plan.hpp)
+// packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute); on hmx, that becomes int8
 // packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
 //                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64); of a score of attention with all that
 //                     a block of keys takes ("attention.exp_table", whose packets_per_weight are those of an element of keys
@@ -46,6 +47,7 @@ struct Kernel {
   double gathers_per_weight = 0, packets_per_sum = 0, packets_per_activation = 0;
   double packets_per_element = 0, gathers_per_element = 0;
   std::uint32_t tile_rows = 0, tile_columns = 0;  // 0: any
+  bool by_blocks() const { return matrix && packets_per_sum > 0; }
 };
 
 class HexagonKernels {

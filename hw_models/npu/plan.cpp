@@ -5,34 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "hw_models/npu/passes.hpp"
+
 namespace vitro::hw {
 namespace {
 
 constexpr Bytes kFloat = 4;
-
-Bytes share(Bytes bytes, std::uint64_t part, std::uint64_t whole) {
-  return static_cast<Bytes>(std::llround(static_cast<double>(bytes) * static_cast<double>(part) / static_cast<double>(whole)));
-}
+constexpr double kWordBursts = 2;  // of a tile of 32-bit sums, which is twice as large as one of fp16
 
 // Whether the matrix unit's weights are made of bit-serial panels.
 bool panels(const Kernel& kernel) { return kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0; }
-
-// `all` in so many groups of equal work; the last one has what a division of bytes leaves. rows: runs of bytes of each.
-Pass spread(const TileGroup& all, std::uint32_t groups, double rows) {
-  const TileGroup full{all.in / groups, all.out / groups, rows, all.vector / groups, all.matrix / groups};
-  TileGroup last = full;
-  last.in = all.in - (groups - 1) * full.in;
-  last.out = all.out - (groups - 1) * full.out;
-  return {0, 0, groups, full, last};
-}
-
-// A result that is small is collected and written once, behind the last group.
-void write_once(Pass& pass, Bytes most) {
-  const Bytes all = (pass.groups - 1) * pass.full.out + pass.last.out;
-  if (pass.groups == 1 || all > most) return;
-  pass.full.out = 0;
-  pass.last.out = all;
-}
 
 }  // namespace
 
@@ -60,7 +42,8 @@ TilePlan TilePlanner::plan(const Work& work, const Kernel& kernel, const Kernel*
         fmt::format("npu: a call needs {} of operands in TCM, which has {}", format_bytes(work.tcm_bytes), format_bytes(parts_.tcm)));
   }
   if (softmax && quotient && kernel.matrix && work.kv_heads > 0 && work.macs > 0) return attention(work, kernel, *softmax, *quotient);
-  return work.columns > 0 && work.depth > 0 ? product(work, kernel) : chunks(work, kernel, softmax);
+  if (work.columns == 0 || work.depth == 0) return chunks(work, kernel, softmax);
+  return kernel.by_blocks() && work.depth % hexagon::kSummedColumns == 0 ? block_product(work, kernel) : product(work, kernel);
 }
 
 double TilePlanner::tile_cycles(std::uint32_t bits) const {
@@ -106,7 +89,8 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
   pass.activations = share(activations, rows, std::max(1u, work.rows));
   // Whoever keeps activations in TCM keeps them in tiles.
   if (kernel.matrix && activations > 0) {
-    pass.prepare = vector_seconds(static_cast<double>(rows) * work.depth * parts_.packets_per_activation, kernel);
+    const double each = parts_.packets_per_activation + kernel.packets_per_activation;
+    pass.prepare = vector_seconds(static_cast<double>(rows) * work.depth * each, kernel);
   }
   pass.prepare +=
       vector_seconds(static_cast<double>(work.table_inputs) * rows / std::max(1u, work.rows) * kernel.packets_per_activation, kernel);
@@ -127,13 +111,16 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
                      other_packets(work, kernel) * part * row_part;
     if (kernel.matrix) {
       const auto tiles = [this](double n) { return std::ceil(n / parts_.tile); };
-      const double cycles = tiles(work.depth) * tile_cycles(kernel.bits) + parts_.tile_out_cycles;
+      double cycles = tiles(work.depth) * tile_cycles(kernel.bits) + parts_.tile_out_cycles;
+      if (kernel.by_blocks()) cycles = tiles(work.depth) * (tile_cycles(kernel.bits) + kWordBursts * parts_.tile_out_cycles);
       g.matrix = tiles(rows) * tiles(width) * cycles / parts_.hmx_clock / parts_.hmx_units;
-      if (g.out > 0) packets += static_cast<double>(rows) * width * parts_.packets_per_conversion;
+      if (g.out > 0 && !kernel.by_blocks()) packets += static_cast<double>(rows) * width * parts_.packets_per_conversion;
     } else {
-      const double sums = work.group > 0 ? static_cast<double>(rows) * width * std::ceil(static_cast<double>(work.depth) / work.group) : 0;
-      packets += macs * kernel.packets_per_mac + sums * kernel.packets_per_sum;
+      packets += macs * kernel.packets_per_mac;
     }
+    const std::uint32_t block = kernel.by_blocks() ? hexagon::kSummedColumns : work.group;
+    const double sums = block > 0 ? static_cast<double>(rows) * width * std::ceil(static_cast<double>(work.depth) / block) : 0;
+    packets += sums * kernel.packets_per_sum;
     g.vector = vector_seconds(packets, kernel);
     return g;
   };
@@ -256,43 +243,6 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
                    .threads = kernel.threads,
                    .once = room.out == 0 ? 1u : 0u};
   }
-  return plan;
-}
-
-// Passes of all sequences one after the other: the steps of the worker's plan, each with its share of the work.
-TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Kernel& softmax, const Kernel& quotient) const {
-  const std::uint32_t of_sequence = std::max(1u, work.sequence_rows), heads = std::max(1u, work.query_heads);
-  const std::uint64_t queries = std::uint64_t{std::max(1u, work.rows)} * heads * work.kv_heads;
-  const auto keys = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, work.macs / (2 * queries * work.head_columns)));  // the mean
-  std::uint32_t rows = 0, passes = (of_sequence + hexagon::kAttentionRows - 1) / hexagon::kAttentionRows;
-  hexagon::AttentionPass pass;
-  Bytes needed = 0;
-  for (;; passes *= 2) {
-    rows = (of_sequence + passes - 1) / passes;
-    pass = {rows * heads, work.kv_heads, keys, hexagon::attention_columns(work.head_columns)};
-    needed = hexagon::AttentionRoom(pass).all(parts_.buffers);
-    if (needed <= parts_.tcm - work.tcm_bytes) break;
-    if (rows == 1) throw RunError(fmt::format("npu: a row of attention needs {} of TCM", format_bytes(needed)));
-  }
-  TilePlan plan;
-  plan.threads = kernel.threads;
-  plan.streams = true;
-  plan.buffers[0] = needed;
-  plan.stages = hexagon::plan_attention(pass, parts_.buffers, kernel.threads);
-  const double times = static_cast<double>(passes) * std::max(1u, work.rows / of_sequence);
-  const auto of_all = [times](std::uint64_t of_pass) { return times * static_cast<double>(of_pass); };
-  const Bytes kept = work.reused_bytes > 0 ? work.reused_bytes : work.read_bytes;  // keys and values, counted for each row
-  TileGroup all{kept / rows + work.read_bytes - kept, work.written_bytes, 0, 0, 0};
-  const double packets = of_all(pass.made()) * softmax.packets_per_weight + of_all(pass.scores()) * packets_of_element(softmax) +
-                         of_all(pass.results()) * packets_of_element(quotient) +
-                         static_cast<double>(queries * work.head_columns) * parts_.packets_per_activation;
-  all.vector = vector_seconds(packets, kernel);
-  const double cycles = of_all(pass.tile_products()) * tile_cycles(kernel.bits) + of_all(pass.tile_results()) * parts_.tile_out_cycles;
-  all.matrix = cycles / parts_.hmx_clock / parts_.hmx_units;
-  const auto count = static_cast<std::uint32_t>(of_all(plan.stages.groups));
-  plan.pass = spread(all, count, 2);  // a run of keys, one of values
-  write_once(plan.pass, parts_.group);
-  plan.last_pass = plan.pass;
   return plan;
 }
 

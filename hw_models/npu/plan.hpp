@@ -12,6 +12,7 @@
 #include <array>
 
 #include "engine/base/attention_plan.hpp"
+#include "engine/base/block_plan.hpp"
 #include "hw_models/npu/kernels.hpp"
 
 namespace vitro::hw {
@@ -79,6 +80,8 @@ class TilePlanner {
   TilePlan attention(const Work& work, const Kernel& kernel, const Kernel& softmax, const Kernel& quotient) const;
   TilePlan chunks(const Work& work, const Kernel& kernel, const Kernel* softmax) const;
   Pass product_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
+  TilePlan block_product(const Work& work, const Kernel& kernel) const;
+  Pass block_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, const hexagon::StagePlan& stages) const;
   Pass tile_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, std::uint32_t columns) const;
   void spill(Pass& pass, const Kernel& kernel, Bytes stored, Bytes waiting) const;
   double tile_cycles(std::uint32_t bits) const;

@@ -48,17 +48,23 @@ Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uin
   kernel.op.columns = kColumns;
   kernel.op.batch = batch;
   kernel.op.out_bytes = batch * rows * 4;
-  const Format format = kind == Kind::matmul_q8_0 ? Format::q8_0 : Format::q4_0;
-  kernel.in[0] = hexagon::panels_bytes(format, rows, kColumns);
-  kernel.in[1] = batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block);
   return kernel;
 }
 
 // Rows as a file has them, wherever they lie: here all in one place.
-Kernel rows_product(const std::string& name, Kind kind, Bytes block) {
+Kernel rows_product(const std::string& name, Kind kind, Bytes block, std::uint32_t batch) {
+  Kernel kernel = product(name, kind, batch);
+  kernel.in = {kColumns / hexagon::kBlockColumns * block, batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block),
+               kRows * sizeof(std::uint32_t)};
+  return kernel;
+}
+
+// Of blocks, by tiles of bytes whose sums are scaled.
+Kernel block_product(const std::string& name, Kind kind) {
   Kernel kernel = product(name, kind, 1);
-  kernel.in[0] = kColumns / hexagon::kBlockColumns * block;
-  kernel.in[2] = kRows * sizeof(std::uint32_t);
+  const Bytes weights = kind == Kind::matmul_q8_0 ? hexagon::q8_strips_bytes(kRows, kColumns)
+                                                  : hexagon::strips_bytes(hexagon::Scales::of_blocks, kRows, kColumns);
+  kernel.in = {weights, Bytes{hexagon::kTile} * kColumns, kColumns / hexagon::kBlockColumns * sizeof(float)};
   return kernel;
 }
 
@@ -119,11 +125,11 @@ Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, B
 std::vector<Kernel> kernels() {
   std::vector<Kernel> all;
   for (const std::uint32_t batch : {1u, 4u}) {
-    all.push_back(product(fmt::format("q8_0 batch {}", batch), Kind::matmul_q8_0, batch));
-    all.push_back(product(fmt::format("q4_0 batch {}", batch), Kind::matmul_q4_0, batch));
+    all.push_back(rows_product(fmt::format("q8_0 rows, batch {}", batch), Kind::matmul_q8_0_rows, 34, batch));
+    all.push_back(rows_product(fmt::format("q4_0 rows, batch {}", batch), Kind::matmul_q4_0_rows, 18, batch));
   }
-  all.push_back(rows_product("q8_0 rows", Kind::matmul_q8_0_rows, 34));
-  all.push_back(rows_product("q4_0 rows", Kind::matmul_q4_0_rows, 18));
+  all.push_back(block_product("q8_0 blocks", Kind::matmul_q8_0));
+  all.push_back(block_product("q4_0 blocks", Kind::matmul_q4_0));
   for (const Kind kind : {Kind::matmul_lut, Kind::matmul_lut_rounded, Kind::matmul_lut_wide}) {
     for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
       for (const std::uint32_t group : {32u, 64u, 128u}) {
@@ -173,7 +179,7 @@ Json measure(HexagonSession& session, Kernel kernel) {
           {"weights", weights},
           {"columns", kernel.op.columns},
           {"tile", {kernel.op.tile.rows, kernel.op.tile.columns}},
-          {"most_rows", kernel.op.bits == 0 || attends ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows},
+          {"most_rows", kernel.op.group == 0 ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows},
           {"packets", functions}};
 }
 

@@ -8,7 +8,11 @@ in qfloat, which the emulator can not run, are priced by the packets in their co
 docs/design/hexagon.md has the assumptions. --root: the tree whose engine/kernels/hexagon is compiled and run.
 
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
-  hmx.dma.{float,int8,hmx}.{q8_0,q4_0}   packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.{float,hmx}.{q8_0,q4_0}        packets_per_weight      weights to fp16 tiles, by tables
+  hmx.dma.int8.{q8_0,q4_0}               the int8 contract by tiles of bytes (engine/base/block_plan.hpp); bits: 8
+                     packets_per_weight      bytes or nibbles to tiles of bytes; a block's scales are kept
+                     packets_per_sum         per output, block of 32 columns and activation row: the integer sum, scaled and added
+                     packets_per_activation  float32 activations to int8
   hmx.dma.{float,hmx}.q4_0_tile          packets_per_weight      tile groups as they are stored (TTS-NPU 5.1), scales spread by look-up
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
   hmx.dma.two_level.w{1..4}g{32,64,128}[z|r]      packets_per_weight  two-level dequantisation: planes to codes, codes to fp16 by tables,
@@ -18,7 +22,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.int8_rows.w{1..4}g{32,64,128}[r]  packets_per_weight     bit planes to int8 tiles by tables, rows of one scale; bits: 8
   hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
   hmx.dma.{uncoalesced,scatter}.q4_0, convert.w4g64z   in the second file, from tools/hexagon/layouts.cpp: what the papers compare with
-  hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac
+  hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac: multiply-adds of HVX, of rows in places
   hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z|r], and w{1..4} as w{1..4}g32
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
@@ -54,12 +58,13 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels", "look_up_work", "lut_kernels",
-                "main", "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels", "stage_work", "stages", "strip_kernels",
-                "system", "table_kernels", "tile_kernels", "wide_kernels")
+WORKER_FILES = ("attention_work", "block_kernels", "block_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels",
+                "look_up_work", "lut_kernels", "main", "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels",
+                "stage_threads", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels", "wide_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_accumulate": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
+TRIP |= {"qf_scale_sums": 4 * 32}  # sums of a block
 TRIP |= {f"qf_quantise{wide}_g{block}": 128 for wide in ("", "_wide") for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
 TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
@@ -147,7 +152,7 @@ def prices(executed, static):
     accumulate = static["qf_accumulate"]
     dots = {}
     for form in ("q8_0", "q4_0"):
-        one, four = (per_weight(executed, f"{form} batch {batch}", f"hvx_dots_{form}") for batch in (1, 4))
+        one, four = (per_weight(executed, f"{form} rows, batch {batch}", f"hvx_dots_{form}") for batch in (1, 4))
         each = (four - one) / 3  # of one more row of activations; the rest is done once per weight
         dots[form] = {"packets_per_weight": one - each, "packets_per_mac": each + accumulate}
     precompute = executed["lut w4g64"]
@@ -191,6 +196,11 @@ def prices(executed, static):
         return {"packets_per_weight": tables + static[f"qf_scaled_unit_w{bits}{'_g32' if group == 32 and z != 'r' else ''}"],
                 **tile(f"lut w{bits}g{group}")}
 
+    def of_blocks(form):
+        weights, packets, *_ = executed[f"{form} blocks"]
+        return {"packets_per_weight": sum(packets.values()) / weights, "packets_per_sum": static["qf_scale_sums"],
+                "packets_per_activation": static["qf_quantise_g32"], "bits": 8}
+
     scaled_tables = {f"w{bits}g{group}{z}": scaled(bits, group, z) for bits, group, z in FORMATS}
     int8_rows = {f"w{bits}g{group}{z}": {"packets_per_weight": per_weight(executed, f"int8 tiles w{bits}", "hvx_int8_tiles"), "bits": 8,
                                       **tile(f"lut w{bits}g{group}")}
@@ -212,7 +222,7 @@ def prices(executed, static):
     return {
         "hmx": {"dma": {
             "float": {"f16": {"packets_per_weight": 0}} | to_tiles | {"q4_0_tile": tile_groups},
-            "int8": to_tiles,  # of a product with many rows, for which HVX alone would take more than twenty times as long
+            "int8": {form: of_blocks(form) for form in ("q8_0", "q4_0")},
             "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
                     "q8_0": bytes_to_tiles, "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},
             "two_level": two_level,

@@ -136,6 +136,31 @@ template <class I>
   return I::to_float(acc);
 }
 
+// The same of sums that the matrix unit left (block_plan.hpp): a vector is 32 columns of the result, the next row's is the next one, the
+// next block's `pitch` vectors on. kRows rows share the conversion of a block's scales, which stand twice each.
+// sums: [blocks][pitch]; scales: [blocks]; x_scales: float32 [rows][x_pitch] from the first block on; y: float32 [rows][y_pitch], added to.
+template <class I, uint32_t kRows>
+[[gnu::always_inline]] inline void scale_sums(const typename I::Vector* sums, uint32_t pitch, const typename I::Vector* scales,
+                                              const int32_t* x_scales, uint32_t x_pitch, uint32_t blocks, typename I::Vector* y,
+                                              uint32_t y_pitch) {
+  constexpr int kOne = 0x3c00, kMagic = 0x4b400000;
+  const auto magic = I::splat(kMagic);
+  const auto one = I::splat_half(kOne);
+  typename I::Q32 acc[kRows];
+#pragma GCC unroll 4
+  for (uint32_t r = 0; r < kRows; ++r) acc[r] = I::from_float(y[r * y_pitch]);
+  for (uint32_t b = 0; b < blocks; ++b, sums += pitch) {
+    const auto weights = I::multiply_wide(scales[b], one).lo;
+#pragma GCC unroll 4
+    for (uint32_t r = 0; r < kRows; ++r) {
+      const auto sum = I::subtract(I::add_word(sums[r], magic), magic);
+      acc[r] = I::add(acc[r], I::multiply(sum, I::multiply(weights, I::from_float(I::splat(x_scales[r * x_pitch + b])))));
+    }
+  }
+#pragma GCC unroll 4
+  for (uint32_t r = 0; r < kRows; ++r) y[r * y_pitch] = I::to_float(acc[r]);
+}
+
 // Of 128 activations in blocks of kBlock: the word of a vector of scales that belongs to block b.
 template <uint32_t kBlock>
 constexpr uint32_t scale_word(uint32_t b) {

@@ -1,8 +1,8 @@
 // Weights as the Hexagon worker's kernels read them: panels of rows, one row per lane of a vector.
 //
-// A panel of q8_0 or q4_0 is kPanelRows rows: fp16 scales [blocks][32 rows] (padded to whole vectors), then per block of 32
-// columns, for step j, for each row, 4 bytes: elements 4j .. 4j+3 (q8_0, 8 steps), or the nibble bytes 4j .. 4j+3 of the
-// file's block (q4_0, 4 steps).
+// A panel of q8_0 or q4_0, which the worker makes of rows in places, is kPanelRows rows: fp16 scales [blocks][32 rows] (padded to whole
+// vectors), then per block of 32 columns, for step j, for each row, 4 bytes: elements 4j .. 4j+3 (q8_0, 8 steps), or the nibble bytes
+// 4j .. 4j+3 of the file's block (q4_0, 4 steps).
 // A bit-serial panel is kLutPanelRows rows of a tile's columns: fp16 scales [blocks][128 rows], then per block, for each pair p of groups
 // of four columns, for each bit plane i, 128 bytes.
 // Row r's byte holds bit i of columns 8p .. 8p+3 in its low nibble, of 8p+4 .. 8p+7 in its high one, and stands where the look-ups'
@@ -30,7 +30,7 @@
 namespace vitro::hexagon {
 
 inline constexpr std::uint32_t kMostColumns = 32768;  // of the worker's scratch
-inline constexpr std::uint32_t kScaleBytes = 2, kUnitBytes = 4;
+inline constexpr std::uint32_t kScaleBytes = 2;
 
 // Matrices are read in every layout that they can have (file_rows.hpp).
 
@@ -40,11 +40,8 @@ bool finite_scales(const View& weights);
 // True when the blocks of each row, of a group format or q4_0, have the same scale, and codes stand for the same integers in all of them.
 bool one_scale_per_row(const View& weights);
 
-// True for matrices that the worker's int8 kernels take as panels: q8_0 and q4_0, at most kMostColumns columns.
+// True for matrices of q8_0 and q4_0, at most kMostColumns columns.
 bool can_pack(const View& weights);
-Bytes panels_bytes(Format format, std::uint32_t rows, std::uint32_t columns);
-// Rows `rows` of the matrix. `out` has panels_bytes(). Requires: can_pack().
-void pack_panels(const View& weights, Range rows, std::byte* out);
 
 // Bit-serial weights: what a code of `bits` bits means, how many columns share a scale, and the tile.
 struct PlaneForm {
@@ -65,11 +62,12 @@ void pack_lut_panels(const View& weights, Range rows, std::byte* out);
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out);
 
-// Strips of q4_0 and q8_0 for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies; scales are finite.
+// Strips of q4_0 and q8_0 for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies; scales are finite, as the
+// contract `hmx` wants them.
 bool can_pack_strips(const View& weights);
 Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns);  // of 4 bits
 Bytes q8_strips_bytes(std::uint32_t rows, std::uint32_t columns);
-// Requires: can_pack_strips(); of tile groups, rows from one strip on.
+// Requires: can_pack_strips() or can_pack(); of tile groups, rows from one strip on.
 void pack_strips(const View& weights, Range rows, std::byte* out);
 
 // fp16 strips of any format: what is no f16 is rounded to it here, as the contract `hmx` rounds weights.

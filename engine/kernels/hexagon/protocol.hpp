@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 13;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 14;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -28,8 +28,9 @@ inline constexpr uint32_t kPlaceBytes = 64;  // places: uint32, where rows of we
 // places.
 enum class Kind : uint32_t {
   none,
-  matmul_q8_0,         // in: panels, x (Int8Block[batch][columns / 32]);  out: y f32 [batch][rows]
-  matmul_q4_0,         // the same
+  matmul_q8_0,         // in: strips of q8_0, x int8 in tiles [batch / 32][columns / 32] (block_layout.hpp), its scales f32
+                       // [batch][columns / 32];  out: y f32 [batch][rows]
+  matmul_q4_0,         // the same with strips of q4_0
   matmul_lut,          // in: bit-serial panels, x int8 [batch][columns], ActivationScale[batch][columns / group];  out: the same
   matmul_hmx,          // in: tile strips of q4_0, x fp16 in tiles [batch / 32][columns / 32], value table fp16 [64];  out: the same
   lut_precompute,      // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
@@ -55,7 +56,7 @@ enum class Kind : uint32_t {
   matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so
                        // tiles of x are turned: of the second one, [batch / 32][columns / 32]
   matmul_hmx_f16_rows,  // as matmul_hmx_f16, rows of fp16 in places: in: any multiple of 4, x, places [rows]; columns % 64 == 0
-  matmul_q8_0_rows,  // as matmul_q8_0 and matmul_q4_0, rows as a file has them, in places: in: any multiple of 4, x, places [rows]
+  matmul_q8_0_rows,  // rows of q8_0 as a file has them, in places: in: any multiple of 4, x (Int8Block[batch][columns / 32]), places [rows]
   matmul_q4_0_rows,
   add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows], places [rows]; out: f32 [batch][columns], the
              // sum over rows ascending of h times the row, one fused multiply-add each, without rows whose h is 0

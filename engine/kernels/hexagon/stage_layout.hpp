@@ -7,7 +7,10 @@
 namespace vitro::hexagon {
 
 constexpr bool is_f16_product(Kind kind) { return kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_f16_rows; }
-constexpr bool is_strip_product(Kind kind) { return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || is_f16_product(kind); }
+constexpr bool by_blocks(Kind kind) { return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0; }  // in int8 (block_layout.hpp)
+constexpr bool is_strip_product(Kind kind) {
+  return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || is_f16_product(kind) || by_blocks(kind);
+}
 constexpr bool is_panel_product(Kind kind) {
   return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
 }
@@ -46,7 +49,8 @@ constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vector
 }
 constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, bytes, or fp16
   if (is_f16_product(op.kind)) return tile_pairs(depth) * kTile * kVectorBytes;
-  return depth / kTile * (op.kind == Kind::matmul_hmx_q8 ? kTileElements : kTileElements / 2);
+  const bool bytes = op.kind == Kind::matmul_hmx_q8 || op.kind == Kind::matmul_q8_0;
+  return depth / kTile * (bytes ? kTileElements : kTileElements / 2);
 }
 constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
   return strip_scales(op, depth) * kVectorBytes + strip_values(op, depth);
@@ -60,7 +64,9 @@ constexpr uint32_t units_of(const Operator& op, uint32_t columns) {
 constexpr uint32_t unit_weights(const Operator& op, uint32_t depth) {
   return is_strip_product(op.kind) ? strip_bytes(op, depth) : lut_bytes_to(op, depth);
 }
-constexpr uint32_t element_bytes(const Operator& op) { return op.kind == Kind::matmul_hmx_int8 ? 1 : 2; }  // of a tile's element
+constexpr uint32_t element_bytes(const Operator& op) {  // of a tile's element
+  return op.kind == Kind::matmul_hmx_int8 || by_blocks(op.kind) ? 1 : 2;
+}
 constexpr uint32_t unit_tiles(const Operator& op, uint32_t depth) {  // bytes, made ready
   return is_strip_product(op.kind) ? tile_pairs(depth) * 2 * kTileElements * 2 : depth * kLutPanelRows * element_bytes(op);
 }

@@ -20,6 +20,7 @@ struct FfnSetup {
   std::uint32_t prefill_chunk = 1;
   const LoraBank* adapters = nullptr;  // null: the base alone
   Format activations = Format::f32;    // or f16
+  VariantId accelerator_matmul{};      // of an accelerator's matmuls, in place of `matmul`; none: the same
 };
 
 }  // namespace vitro

@@ -104,7 +104,8 @@ GraphLoadConfig read_graphs(Reader& reader) {
 VariantId read_activations(Reader& reader, const PlacementConfig& placement) {
   const std::string name = reader.choice("activations", {"same", "fp16", "int8", "int8_tables", "int16_tables"}, "same");
   if (name == "same") return VariantId::none;
-  if (std::ranges::all_of(placement.units, is_core_name)) {
+  // Other kinds say themselves that they need an accelerator, and `unit` may be a core that stands in for one.
+  if (placement.kind == "cores" && placement.unit.empty() && std::ranges::all_of(placement.units, is_core_name)) {
     reader.fail("activations", "is of an accelerator's matmuls (expected one among the units, such as npu or hexagon)");
   }
   return name == "fp16" ? variant::kHmx : variant::by_name(name);

@@ -106,6 +106,22 @@ TEST_F(HexagonWeightsTest, copies_are_charged_to_the_budget) {
   EXPECT_EQ(counted("hexagon_shared_bytes"), 0u);
 }
 
+// Strips serve prompts in fp16 and decoding in int8.
+TEST_F(HexagonWeightsTest, one_copy_serves_both_contracts_of_the_matrix_unit) {
+  VITRO_NEEDS_HEXAGON();
+  make_machine(GiB);
+  const View x = view({2, 1024, 0}, Format::f32);
+  for (const Format format : {Format::q8_0, Format::q4_0}) {
+    const View weights = view({256, 1024, 0}, format);
+    const Bytes before = counted("hexagon_copied_bytes");
+    ASSERT_TRUE(launch(Chain(1, product(weights, x, variant::kHmx))).ok());
+    const Bytes copied = counted("hexagon_copied_bytes");
+    EXPECT_GT(copied, before);
+    expect_bits_of_the_core(product(weights, x, variant::kInt8));
+    EXPECT_EQ(counted("hexagon_copied_bytes"), copied) << to_string(format);
+  }
+}
+
 TEST_F(HexagonWeightsTest, a_budget_without_room_for_a_copy_is_refused_by_name) {
   VITRO_NEEDS_HEXAGON();
   make_machine(2 * MiB);

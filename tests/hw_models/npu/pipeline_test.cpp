@@ -189,6 +189,36 @@ TEST(LookUp, tables_and_spilled_sums_take_room_in_tcm) {
   EXPECT_THROW(planner.plan(work, kernel), RunError);
 }
 
+// The int8 contract: a sum leaves the matrix unit for each block, and HVX scales it. 512 rows, so weights are the least of it.
+TEST(Blocks, pay_for_each_sum_on_hvx_and_for_each_tile_that_leaves_the_matrix_unit) {
+  const auto seconds = [](const std::string& price, const std::string& changes) {
+    NpuBench bench(phone("npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: 0.01, " + price + "}}}}}" + changes));
+    return to_seconds(bench.call(product(bench.model(), kQ4, 512, 4096, 4096)));
+  };
+  const std::string light = "bits: 8, packets_per_sum: 0.0001", usual = "bits: 8, packets_per_sum: 0.2";
+  const double sums = 512.0 * 4096 * 128, tiles = 16.0 * 128 * 128;
+  EXPECT_NEAR(seconds("bits: 8, packets_per_sum: 0.4", "") - seconds(usual, ""), sums * 0.2 / 4 / 1e9, 0.02e-3);
+  // With HVX as good as free, tiles limit: 32-bit sums are two bursts.
+  const double few = seconds(light, ""), many = seconds(light, ", npu.tile_out_cycles: 28");
+  NpuBench bench(phone());
+  EXPECT_NEAR(many - few, tiles * 2 * 20 / bench.parts().hmx_clock / bench.parts().hmx_units, 0.03 * (many - few));
+  // Activations become int8 in the call, all of them before the first group.
+  const double made = seconds(usual + ", packets_per_activation: 1", "") - seconds(usual, "");
+  EXPECT_NEAR(made, 512.0 * 4096 / 4 / 1e9, 0.03e-3);
+}
+
+TEST(Blocks, both_fidelities_agree) {
+  const std::string price = "npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: 0.02, bits: 8, packets_per_sum: 0.2}}}}}";
+  for (const std::uint32_t rows : {1u, 32u, 512u}) {
+    for (const std::uint32_t depth : {512u, 4096u, 14336u}) {
+      NpuBench flow(phone(price), "flow"), detailed(phone(price), "detailed");
+      const double ratio = to_seconds(flow.call(product(flow.model(), kQ4, rows, 4096, depth))) /
+                           to_seconds(detailed.call(product(detailed.model(), kQ4, rows, 4096, depth)));
+      EXPECT_NEAR(ratio, 1, 0.05) << rows << " rows, depth " << depth;
+    }
+  }
+}
+
 // Of a product with one row, 24 packets for 64 weights and 6 in between, 4 threads.
 TEST(LookUp, tcm_scatters_while_the_thread_goes_on) {
   const auto seconds = [](const std::string& price) {

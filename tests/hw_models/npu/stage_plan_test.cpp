@@ -62,6 +62,27 @@ TEST(StagePlan, that_is_priced_is_the_one_that_runs) {
   }
 }
 
+// Of blocks in int8: parts of the depth, whose sums HVX scales.
+TEST(StagePlan, that_is_priced_for_blocks_is_the_one_that_runs) {
+  NpuBench bench(phone());
+  const HexagonParameters parts = bench.parts();
+  Kernel kernel;
+  kernel.matrix = true;
+  kernel.threads = 4;
+  kernel.bits = 8;
+  kernel.packets_per_weight = 0.01;
+  kernel.packets_per_sum = 0.2;
+  for (const auto& [weights, kind, bits] : {std::tuple{kQ4, hexagon::Kind::matmul_q4_0, 4u}, {kQ8, hexagon::Kind::matmul_q8_0, 8u}}) {
+    for (const Shape& s : kShapes) {
+      Work work = product(bench.model(), weights, s.rows, s.columns, s.depth);
+      work.weight_bits = bits;
+      const StagePlan plan = run(kind, s.depth / 32 * weights.block, s);
+      EXPECT_EQ(text(TilePlanner(parts).plan(work, kernel).stages), text(plan)) << weights.format << ", " << s.columns << " x " << s.depth;
+      EXPECT_EQ(plan.depth, std::min(s.depth, hexagon::kSummedDepth));
+    }
+  }
+}
+
 // Groups are whole panels, so that prefill reads what decoding does.
 TEST(StagePlan, that_is_priced_cuts_panels_as_the_worker_does) {
   const Weights planes{"w2g64", 9};

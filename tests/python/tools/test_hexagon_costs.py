@@ -48,7 +48,14 @@ def test_the_table_holds_what_the_models_ask_for():
     tiles = table["hmx"]["dma"]
     # Groups as deep as a tile: bytes are converted where nibbles are looked up. One loop for every contract, as the worker has one.
     assert tiles["hmx"]["q8_0"]["packets_per_weight"] > tiles["hmx"]["q4_0"]["packets_per_weight"] > 0
-    assert tiles["float"]["q8_0"] == tiles["int8"]["q8_0"] == tiles["hmx"]["q8_0"]
+    assert tiles["float"]["q8_0"] == tiles["hmx"]["q8_0"]
+    # Blocks in int8: bytes are copied, nibbles masked, both for less than halves of them take; what it costs are the sums, though less than
+    # multiply-adds of HVX alone.
+    blocks, dots, quantise = tiles["int8"], table["hvx"]["dma"]["dots"], table["hvx"]["dma"]["int8_activations"]["g32"]
+    assert blocks["q8_0"]["packets_per_weight"] < blocks["q4_0"]["packets_per_weight"] < tiles["hmx"]["q4_0"]["packets_per_weight"]
+    for name, price in blocks.items():
+        assert price["bits"] == 8 and price["packets_per_activation"] == quantise["packets_per_element"]
+        assert 4 * price["packets_per_sum"] / 32 < dots[name]["packets_per_mac"]
     # A transpose: five exchanges of sixteen pairs of vectors for 2048 weights, at best one in a packet; tiles at rest need none.
     assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0
     # Bytes for the matrix unit: cheaper than halves of the same planes, dearer with each plane.
@@ -111,6 +118,24 @@ def test_an_instruction_less_in_attention_is_seen(tmp_path):
     weights, packets, *_ = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))["attention"]
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["attention"]["exp_f32"]["packets_per_weight"]
     assert (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / weights < 0.97 * committed
+
+
+@pytest.mark.all
+@needs_tools
+def test_an_instruction_less_in_blocks_of_int8_is_seen(tmp_path):
+    """Nibbles that keep their offset, and sums that are not converted: wrong, and cheaper."""
+    committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hmx"]["dma"]["int8"]["q4_0"]
+    low, high = "Q6_Vb_vsub_VbVb(Q6_V_vand_VV(both, mask), eight)", "Q6_Vb_vsub_VbVb(Q6_V_vand_VV(shifted_nibbles(both), mask), eight)"
+    root = changed_tree(tmp_path / "nibbles", "hvx_worker/block_kernels.cpp", low, "both")
+    source = root / "engine/kernels/hexagon/hvx_worker/block_kernels.cpp"
+    source.write_text(source.read_text().replace(high, "shifted_nibbles(both)"))
+    (tmp_path / "worker").mkdir()
+    weights, packets, *_ = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path / "worker"))["q4_0 blocks"]
+    assert sum(packets.values()) / weights < 0.9 * committed["packets_per_weight"]
+    sums = "I::subtract(I::add_word(sums[r], magic), magic)"
+    root = changed_tree(tmp_path / "sums", "float_stages.hpp", sums, "I::from_float(sums[r])")
+    static, _ = packet_costs.static_packets(root, tmp_path / "worker")
+    assert static["qf_scale_sums"] < 0.95 * committed["packets_per_sum"]
 
 
 def test_ieee_floats_spare_conversions():
@@ -210,6 +235,6 @@ def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
     root = changed_tree(tmp_path, "hvx_worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
                         'asm volatile("nop"); const HVX_Vector quants = w[j];')
     worker = packet_costs.build_worker(root, tmp_path)
-    weights, packets, *_ = packet_costs.executed_packets(TOOL, worker)["q8_0 batch 1"]
+    weights, packets, *_ = packet_costs.executed_packets(TOOL, worker)["q8_0 rows, batch 1"]
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
     assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048

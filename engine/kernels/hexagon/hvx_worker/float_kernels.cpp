@@ -32,6 +32,12 @@ void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32
   *y = accumulate<Isa>(dots, scales, x_scales, pairs);
 }
 
+// Of sums of blocks: four rows of 32 columns, a block per trip.
+void qf_scale_sums(const HVX_Vector* sums, uint32_t pitch, const HVX_Vector* scales, const int32_t* x_scales, uint32_t x_pitch,
+                   uint32_t blocks, HVX_Vector* y, uint32_t y_pitch) {
+  scale_sums<Isa, 4>(sums, pitch, scales, x_scales, x_pitch, blocks, y, y_pitch);
+}
+
 // Activations for tables, in the formats' blocks.
 #define VITRO_QUANTISE(block)                                                                                                      \
   void qf_quantise_g##block(const HVX_Vector* x, uint32_t vectors, HVX_Vector* quants, HVX_Vector* scales, HVX_Vector* sums) { \

@@ -23,6 +23,13 @@ extern "C" void float_add_row(const unsigned char* row, uint32_t bits, uint32_t 
 extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales, uint32_t stride,
                                  uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y);
 
+// Nibbles of q4_0 in a strip (panels.hpp) to tiles of bytes, in the order of those of q8_0.
+extern "C" void hvx_nibble_tiles(const unsigned char* nibbles, uint32_t tiles, unsigned char* out);
+// y[row][c] as float_accumulate() has it, from the sums of blocks [row][32], `pitch` words from one block to the next; d_w of column c
+// twice at scales[b][2 c], d_x of a row x_scales[row * x_pitch + b].
+extern "C" void float_scale_sums(const int32_t* sums, uint32_t pitch, const uint16_t* scales, const float* x_scales, uint32_t x_pitch,
+                                 uint32_t rows, uint32_t columns, uint32_t blocks, bool more, float* y, uint32_t y_pitch);
+
 // Bit-serial matrix-vector product by table look-up (T-MAN 4.3), split as Precompute, Linear and Finalize (lut_stages.hpp).
 // Linear takes a tile's columns, `count` vectors of tables, of `panels` panels whose planes are `pitch` bytes apart.
 // tables: [columns / 4][16]; weighted: [panels][blocks][128 rows]; factor: 2^bits - 1 - 2 zero.

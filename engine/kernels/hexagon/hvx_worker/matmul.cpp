@@ -1,5 +1,6 @@
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
 
+#include "engine/kernels/hexagon/block_layout.hpp"
 #include "engine/kernels/hexagon/hvx_worker/dma.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
@@ -23,8 +24,6 @@ bool valid_tile(const Operator& op) {
   return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
 }
 
-constexpr bool in_places(Kind kind) { return kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_q4_0_rows; }
-
 // Rows of q8_0 or q4_0 from wherever they lie to TCM, and there to the panel that they make. Returns the panel; rows behind `rows` are
 // whatever TCM held.
 const unsigned char* gather_panel(const Operator& op, const Regions& r, uint32_t first, uint32_t rows, uint32_t scales_bytes) {
@@ -40,16 +39,14 @@ const unsigned char* gather_panel(const Operator& op, const Regions& r, uint32_t
   return panel;
 }
 
-void matmul(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const bool q8 = op.kind == Kind::matmul_q8_0 || op.kind == Kind::matmul_q8_0_rows;
+void multiply_rows(const Operator& op, const Regions& r, volatile uint32_t& progress) {
+  const bool q8 = op.kind == Kind::matmul_q8_0_rows;
   const uint32_t blocks = op.columns / kBlockColumns, scales_bytes = round_up(blocks * kPanelRows * 2, kVectorBytes);
-  const uint32_t panel_bytes = scales_bytes + blocks * kPanelRows * (q8 ? 32 : 16);
   const auto* x = reinterpret_cast<const Int8Block*>(r.inbound + op.in[1]);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t first = 0; first < op.rows; first += kPanelRows) {
     const uint32_t rows = op.rows - first < kPanelRows ? op.rows - first : kPanelRows;
-    const unsigned char* panel = in_places(op.kind) ? gather_panel(op, r, first, rows, scales_bytes)
-                                                    : r.inbound + op.in[0] + first / kPanelRows * panel_bytes;
+    const unsigned char* panel = gather_panel(op, r, first, rows, scales_bytes);
     const auto* scales = reinterpret_cast<const uint16_t*>(panel);
     for (uint32_t m = 0; m < op.batch; m += kBatchTogether) {
       const uint32_t batch = op.batch - m < kBatchTogether ? op.batch - m : kBatchTogether;
@@ -81,8 +78,7 @@ void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress)
 }  // namespace
 
 bool is_product(Kind kind) {
-  const bool panels = kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0 || in_places(kind);
-  return panels || kind == Kind::add_rows || is_staged(kind);
+  return kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_q4_0_rows || kind == Kind::add_rows || is_staged(kind);
 }
 
 uint32_t placed_row_bytes(const Operator& op) {
@@ -139,19 +135,19 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[1] = tiles;
       in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;
       return valid_stages(op);
-    default: {
-      const uint64_t scales = round_up(static_cast<uint32_t>(blocks * kPanelRows * 2), kVectorBytes);
-      in[0] = (rows + kPanelRows - 1) / kPanelRows * (scales + blocks * kPanelRows * (op.kind == Kind::matmul_q8_0 ? 32 : 16));
-      in[1] = op.batch * blocks * sizeof(Int8Block);
-      return true;
-    }
+    default:  // by_blocks()
+      if (op.scales != Scales::of_blocks) return false;
+      in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
+      in[1] = tiles / 2;
+      in[2] = block_scale_bytes(op, op.batch);
+      return valid_blocks(op);
   }
 }
 
 void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
   if (is_staged(op.kind)) return run_staged(op, index, regions, progress);
   if (op.kind == Kind::add_rows) return add_rows(op, regions, progress);
-  matmul(op, regions, progress);
+  multiply_rows(op, regions, progress);
 }
 
 }  // namespace vitro::hexagon

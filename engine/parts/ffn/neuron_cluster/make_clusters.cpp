@@ -99,7 +99,7 @@ HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& cluster
   options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(setup.model.experts, 1u));  // a step beyond is dense
   options.io_core = ffn.pipeline.io_core;
   options.io_depth = ffn.pipeline.io_depth;
-  options.matmul = setup.matmul;
+  options.matmul = setup.accelerator_matmul != VariantId::none ? setup.accelerator_matmul : setup.matmul;
   options.activation = setup.model.activation;
   return options;
 }

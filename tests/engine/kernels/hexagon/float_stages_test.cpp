@@ -127,6 +127,50 @@ TYPED_TEST(FloatStages, a_panel_accumulates_within_its_bound) {
   }
 }
 
+// The same of sums that the matrix unit left, four rows at a time, which begin where an earlier part of the depth ended.
+TYPED_TEST(FloatStages, sums_of_blocks_are_scaled_within_their_bound) {
+  using I = TypeParam;
+  using Vector = typename I::Vector;
+  Rng rng(4);
+  constexpr std::uint32_t kBlocks = 16, kRows = 4, kPitch = 6, kScales = 20;  // rows of a block, and of which blocks there are more
+  std::vector<Vector> sums(kBlocks * kPitch), scales(kBlocks), y(2 * kRows);
+  std::vector<std::int32_t> x_scales(kRows * kScales);
+  double exact[kRows][32] = {}, magnitude[kRows][32] = {};
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (std::uint32_t c = 0; c < 32; ++c) {
+      const auto before = static_cast<float>(rng.normal());
+      std::memcpy(y[2 * r].byte + 4 * c, &before, sizeof before);
+      exact[r][c] = before;
+      magnitude[r][c] = std::abs(before);
+    }
+  }
+  for (std::uint32_t b = 0; b < kBlocks; ++b) {
+    double dw[32];
+    for (std::uint32_t c = 0; c < 32; ++c) {
+      const std::uint16_t drawn = this->draw_scale(rng);
+      dw[c] = static_cast<double>(half_to_float(drawn));
+      for (const std::uint32_t twice : {0u, 1u}) std::memcpy(scales[b].byte + 2 * (2 * c + twice), &drawn, 2);
+    }
+    for (std::uint32_t r = 0; r < kRows; ++r) {
+      const float dx = static_cast<float>(rng.below(100000) + 1) * 0x1p-20f;
+      std::memcpy(&x_scales[r * kScales + b], &dx, sizeof dx);
+      for (std::uint32_t c = 0; c < 32; ++c) {
+        const std::int32_t most = 32 * 128 * 127, sum = static_cast<std::int32_t>(rng.below(2u * most + 1)) - most;
+        std::memcpy(sums[b * kPitch + r].byte + 4 * c, &sum, 4);
+        exact[r][c] += sum * (dw[c] * static_cast<double>(dx));
+        magnitude[r][c] += std::abs(sum * (dw[c] * static_cast<double>(dx)));
+      }
+    }
+  }
+  hexagon::scale_sums<I, kRows>(sums.data(), kPitch, scales.data(), x_scales.data(), kScales, kBlocks, y.data(), 2);
+  constexpr double kRoundings = kBlocks + 3;
+  for (std::uint32_t r = 0; r < kRows; ++r) {
+    for (std::uint32_t c = 0; c < 32; ++c) {
+      ASSERT_NEAR(I::sf(y[2 * r], c), exact[r][c], magnitude[r][c] * kRoundings * kQ32Step / (1 - kRoundings * kQ32Step)) << r << ", " << c;
+    }
+  }
+}
+
 // The quotient comes from Newton's steps, so a quant may differ from the contract's where that is within 1e-3 of half-way; rounding
 // downwards, by up to one.
 template <class I, std::uint32_t kBlock>

@@ -377,7 +377,8 @@ TEST(HexagonProduct, a_worker_refuses_operators_that_reach_outside) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
   hexagon::Operator op = hexagon_op(Kind::matmul_q8_0, 32, 64);
-  op.in[0] = op.in[1] = 63 * MiB + 1023 * 1024;
+  op.stages = hexagon::plan_stages(op, 0, {});
+  op.in[0] = op.in[1] = op.in[2] = 63 * MiB + 1023 * 1024;
   op.out_bytes = 128;
   for (int change = 0; change < 5; ++change) {
     hexagon::Operator bad = op;

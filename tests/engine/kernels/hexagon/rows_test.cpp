@@ -79,12 +79,13 @@ TEST_F(PlacedRows, of_fp16_pass_in_parts_where_they_are_deep) {
 
 TEST_F(PlacedRows, of_8_and_4_bits_are_panels_of_vectors) {
   HexagonWorker worker;
-  const std::pair<Format, MatmulForm> kForms[] = {{Format::q8_0, {Kind::matmul_q8_0, {}}}, {Format::q4_0, {Kind::matmul_q4_0, {}}}};
+  const std::pair<Format, MatmulForm> kForms[] = {{Format::q8_0, {Kind::matmul_q8_0_rows, {}}},
+                                                  {Format::q4_0, {Kind::matmul_q4_0_rows, {}}}};
   const MatmulShape kShapes[] = {{1, 64, 1}, {31, 128, 2}, {70, 320, 5}, {200, 576, 4}, {65, 8192, 9}};
   for (const auto& [format, form] : kForms) {
     for (const MatmulShape& shape : kShapes) {
       const KernelCall call = drawn(matmul_call(rng_, format, Layout::rows, variant::kInt8, shape));
-      const hexagon::Operator op = operator_on(call, format == Format::q8_0 ? Kind::matmul_q8_0_rows : Kind::matmul_q4_0_rows);
+      const hexagon::Operator op = operator_on(call, form.kind);
       give_rows(worker, call);
       worker.in(1, input_of(form, call.in[1]).first);
       expect_products(call, worker.run<std::uint32_t>(op, std::size_t{op.batch} * op.rows));

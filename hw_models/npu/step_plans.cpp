@@ -1,0 +1,96 @@
+// Plans whose steps are not whole columns of weights: products of blocks, and attention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "hw_models/npu/passes.hpp"
+
+namespace vitro::hw {
+
+// Parts of the depth of groups of columns, whose sums HVX scales. The model counts that with the step that leaves the sums, where the
+// worker does it some steps later.
+Pass TilePlanner::block_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, const hexagon::StagePlan& stages) const {
+  Pass pass = product_pass(work, kernel, rows, work.columns);  // all of it is one group
+  TileGroup all = pass.last;
+  // Of a strip of 32 columns, a part of the scales and a part of the quants.
+  const double strips = std::ceil(static_cast<double>(stages.columns) / parts_.tile);
+  all.out = share(work.written_bytes, rows, std::max(1u, work.rows));
+  const Pass parts = spread(all, stages.steps(), stages.depths > 1 ? 2 * strips : 1);
+  pass.groups = parts.groups;
+  pass.full = parts.full;
+  pass.last = parts.last;
+  write_once(pass, parts_.group);
+  return pass;
+}
+
+TilePlan TilePlanner::block_product(const Work& work, const Kernel& kernel) const {
+  const std::uint32_t rows = std::max(1u, work.rows);
+  const hexagon::BlockShape shape{work.columns, work.depth, work.weight_bits == 8 ? 8u : 4u, work.weight_bytes / work.columns};
+  const auto room_of = [&](std::uint32_t part) {
+    hexagon::StageRoom room = hexagon::block_room(shape, part, parts_.group, parts_.buffers);
+    if (work.read_bytes == work.weight_bytes) room.activations = 0;  // they are in TCM
+    return room;
+  };
+  const Bytes free = parts_.tcm - work.tcm_bytes;
+  const hexagon::StageChoice chosen =
+      hexagon::choose_stages({rows, work.columns, parts_.tile, parts_.tile, 0, 0},
+                             {free, parts_.group, parts_.buffers, static_cast<std::uint32_t>(parts_.vector_bytes)}, room_of);
+  if (!chosen.fits) {
+    throw RunError(fmt::format("npu: {} rows of depth {} and a column of tiles need {} of TCM, of which {} are free",
+                               std::min(rows, parts_.tile), work.depth, format_bytes(chosen.needed), format_bytes(free)));
+  }
+  TilePlan plan{kernel.path, kernel.threads, chosen.passes, {}, {}, {}, true, {}};
+  plan.stages = {.rows = chosen.rows,
+                 .passes = chosen.passes,
+                 .columns = chosen.columns,
+                 .groups = (work.columns + chosen.columns - 1) / chosen.columns,
+                 .depth = shape.part(),
+                 .depths = (work.depth + shape.part() - 1) / shape.part(),
+                 .buffers = parts_.buffers,
+                 .threads = kernel.threads,
+                 .once = chosen.room.out == 0 ? 1u : 0u};
+  plan.pass = block_pass(work, kernel, std::min(chosen.rows, rows), plan.stages);
+  plan.last_pass = block_pass(work, kernel, rows - (plan.passes - 1) * chosen.rows, plan.stages);
+  plan.buffers = {chosen.room.fixed() + chosen.room.per_column(ahead()) * chosen.columns};
+  return plan;
+}
+
+// Passes of all sequences one after the other: the steps of the worker's plan, each with its share of the work.
+TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Kernel& softmax, const Kernel& quotient) const {
+  const std::uint32_t of_sequence = std::max(1u, work.sequence_rows), heads = std::max(1u, work.query_heads);
+  const std::uint64_t queries = std::uint64_t{std::max(1u, work.rows)} * heads * work.kv_heads;
+  const auto keys = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, work.macs / (2 * queries * work.head_columns)));  // the mean
+  std::uint32_t rows = 0, passes = (of_sequence + hexagon::kAttentionRows - 1) / hexagon::kAttentionRows;
+  hexagon::AttentionPass pass;
+  Bytes needed = 0;
+  for (;; passes *= 2) {
+    rows = (of_sequence + passes - 1) / passes;
+    pass = {rows * heads, work.kv_heads, keys, hexagon::attention_columns(work.head_columns)};
+    needed = hexagon::AttentionRoom(pass).all(parts_.buffers);
+    if (needed <= parts_.tcm - work.tcm_bytes) break;
+    if (rows == 1) throw RunError(fmt::format("npu: a row of attention needs {} of TCM", format_bytes(needed)));
+  }
+  TilePlan plan;
+  plan.threads = kernel.threads;
+  plan.streams = true;
+  plan.buffers[0] = needed;
+  plan.stages = hexagon::plan_attention(pass, parts_.buffers, kernel.threads);
+  const double times = static_cast<double>(passes) * std::max(1u, work.rows / of_sequence);
+  const auto of_all = [times](std::uint64_t of_pass) { return times * static_cast<double>(of_pass); };
+  const Bytes kept = work.reused_bytes > 0 ? work.reused_bytes : work.read_bytes;  // keys and values, counted for each row
+  TileGroup all{kept / rows + work.read_bytes - kept, work.written_bytes, 0, 0, 0};
+  const double packets = of_all(pass.made()) * softmax.packets_per_weight + of_all(pass.scores()) * packets_of_element(softmax) +
+                         of_all(pass.results()) * packets_of_element(quotient) +
+                         static_cast<double>(queries * work.head_columns) * parts_.packets_per_activation;
+  all.vector = vector_seconds(packets, kernel);
+  const double cycles = of_all(pass.tile_products()) * tile_cycles(kernel.bits) + of_all(pass.tile_results()) * parts_.tile_out_cycles;
+  all.matrix = cycles / parts_.hmx_clock / parts_.hmx_units;
+  const auto count = static_cast<std::uint32_t>(of_all(plan.stages.groups));
+  plan.pass = spread(all, count, 2);  // a run of keys, one of values
+  write_once(plan.pass, parts_.group);
+  plan.last_pass = plan.pass;
+  return plan;
+}
+
+}  // namespace vitro::hw
