@@ -13,9 +13,14 @@
 
 namespace vitro {
 
+// Sequences of a second model on the machine, which judges what the first one says, have numbers from here on: a recording holds what both
+// were asked, and what is learned from it is of the first.
+inline constexpr std::uint32_t kFirstOfJudge = 1u << 30;
+
 struct OutcomeKey {
   std::int16_t layer = -1, expert = -1;
   SeqPos at;
+  bool of_judge() const { return at.sequence >= kFirstOfJudge; }
   friend auto operator<=>(const OutcomeKey&, const OutcomeKey&) = default;
 };
 std::string to_string(const OutcomeKey& key);  // "layer 3, expert 1, sequence 0, position 17"

@@ -171,6 +171,13 @@ void resolve_adapters(Node& experiment) {
   experiment.set_path("engine.lora.adapters", Node::list(std::move(resolved), adapters->origin()));
 }
 
+// The shapes of a reward model that stand in a file of their own.
+void place_judge(Node& experiment) {
+  constexpr std::string_view kShape = "workload.scaling.scorer.shape";
+  const Node* const shape = experiment.find_path(kShape);
+  if (shape != nullptr && shape->is_scalar()) experiment.set_path(kShape, load_yaml(path_named_by(*shape)));
+}
+
 }  // namespace
 
 Node compose_experiment(const Node& root, const std::string& base_directory, const std::vector<std::string>& overrides,
@@ -185,6 +192,7 @@ Node compose_experiment(const Node& root, const std::string& base_directory, con
   refuse_code_in(out);
   gather_plugins(out);
   resolve_adapters(out);
+  place_judge(out);
   apply_plan(out);
   return out;
 }

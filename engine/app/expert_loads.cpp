@@ -67,7 +67,7 @@ Calibration recorded_loads(const Recording& recording, const ModelConfig& config
   if (recording.experts.empty())
     throw ConfigError("engine.ffn.experts.calibration: the recording has no experts (expected a recording of this MoE model)");
   for (const auto& [key, choice] : recording.experts) {
-    if (key.expert >= 0) continue;  // a guess
+    if (key.expert >= 0 || key.of_judge()) continue;  // a guess, or another model's
     for (const std::uint16_t expert : choice.ids) {
       if (key.layer < first || key.layer >= static_cast<int>(config.layers) || expert >= config.experts) {
         throw ConfigError(fmt::format(

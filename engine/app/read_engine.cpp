@@ -76,11 +76,15 @@ EngineConfig read_engine(Reader reader, DrawProfile& profile, bool of_model) {
   engine.placement = read_placement(reader.section("placement"), placement_kinds());
   const bool by_neuron = engine.ffn.kind == "clusters" || (engine.ffn.kind == "dense" && engine.weights.kind == "bundles");
   for (const PlacementConfig::Split& split : engine.placement.splits) {
-    for (const std::string& at : {split.by_layer_at, split.streamed_at}) {
-      if (at.empty() || by_neuron) continue;
-      throw ConfigError(fmt::format("{}: needs FFNs that compute neuron by neuron, but engine.ffn.kind is {} (expected clusters, or dense "
-                                    "with engine.weights.kind: bundles)",
-                                    at, engine.ffn.kind));
+    if (!split.streamed_at.empty() && !by_neuron) {
+      throw ConfigError(fmt::format("{}: is of neurons that are read one by one, but engine.ffn.kind: {} computes whole matrices, which "
+                                    "engine.weights brings as it says (expected clusters, or dense with engine.weights.kind: bundles)",
+                                    split.streamed_at, engine.ffn.kind));
+    }
+    if (!split.by_layer_at.empty() && engine.ffn.kind == "experts") {
+      throw ConfigError(fmt::format("{}: has nothing to act on: engine.ffn.kind: experts gives experts to graphs by their load (expected "
+                                    "dense or clusters)",
+                                    split.by_layer_at));
     }
   }
   engine.products = read_products(reader.section("products"), own_numerics(engine.placement.units), engine.weights.repack);

@@ -7,15 +7,16 @@
 #include <limits>
 
 #include "engine/app/scaling/reward_model.hpp"
+#include "traces/recording.hpp"
 
 namespace vitro {
 
-SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt, const Decoder& model,
+SampleScorer::SampleScorer(Machine& machine, const Experiment& experiment, RewardModel::Prompt prompt, const Decoder& model,
                            const std::string& cache_dir, ScoreFunction function) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   if (scaling.method == ScalingMethod::self_consistency) return;
   if (scaling.scorer.kind == ScorerConfig::Kind::model) {
-    open_reward_model(machine, experiment, prompt, model, cache_dir);
+    open_reward_model(machine, experiment, std::move(prompt), model, cache_dir);
   } else {
     scorer_ = make_scorer(scaling.scorer, std::move(function), experiment.workload.seed);
   }
@@ -30,9 +31,11 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model, bool p
   engine.weights.repack = of_model.weights.repack;
   engine.ffn = {};
   engine.lora = {};
+  engine.record.clear();  // which neurons fire is not asked: no engine leaves any out
   engine.products.prefill_matmul = VariantId::none;  // a score does not depend on how many rows are computed beside it
   engine.kv.dram_tokens.reset();
   engine.kv.keep = KvConfig{}.keep;
+  for (PlacementConfig::Split& split : engine.placement.splits) split.hot_by_layer.clear();  // of the other model's layers
   if (placed_alike || of_model.placement.kind == "unit") return engine;
   engine.placement = {};
   engine.placement.threads = of_model.placement.threads;
@@ -41,23 +44,25 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model, bool p
   return engine;
 }
 
+// Shapes are those of a file like those of configs/models, with a format beside them, or stand in the experiment by themselves.
+ModelSource source_of(const ScorerConfig& scorer) {
+  if (!scorer.shape) return {scorer.gguf, "", {}};
+  return {"", "", scorer.shape->find("shape") != nullptr ? *scorer.shape : Node::map({{"shape", *scorer.shape}})};
+}
+
 }  // namespace
 
-void SampleScorer::open_reward_model(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt,
-                                     const Decoder& model, const std::string& cache_dir) {
+void SampleScorer::open_reward_model(Machine& machine, const Experiment& experiment, RewardModel::Prompt prompt, const Decoder& model,
+                                     const std::string& cache_dir) {
   const ScalingConfig& scaling = *experiment.workload.scaling;
   const ScorerConfig& scorer = scaling.scorer;
-  // A recording tells outcomes apart by sequence and position, and two models would use the same ones.
-  if (!experiment.engine.record.empty())
-    throw ConfigError("engine.record: can not be combined with workload.scaling.scorer.kind: model (remove it, or use another scorer)");
-  if (!prompt)
-    throw ConfigError("workload.scaling.scorer.kind: model scores text, and the model of this run has no tokenizer (expected model: a GGUF "
-                      "file)");
   const EngineConfig engine = beside(machine, experiment.engine, scorer.beside_model);
-  model_ = load_model({scorer.gguf, "", {}}, engine, cache_dir);
+  model_ = load_model(source_of(scorer), engine, cache_dir);
+  const std::string from = scorer.shape ? "workload.scaling.scorer.shape" : "workload.scaling.scorer.gguf";
+  const std::string named = scorer.shape ? model_.name : scorer.gguf;
   weights_ = model_.open(machine.storage);
   PolicyLimits limits;
-  limits.value = scorer.token.empty();
+  limits.value = scorer.shape ? model_.config.value_head : scorer.token.empty();
   if (limits.value && !model_.config.value_head)
     throw ConfigError(
         fmt::format("workload.scaling.scorer.token: is not stated, and {} has no value head, the tensor {} (expected the token that "
@@ -70,13 +75,12 @@ void SampleScorer::open_reward_model(Machine& machine, const Experiment& experim
   if (limits.value) weights_ = weights_.without(Role::output);
   if (model_.config.context == 0)
     throw ConfigError(
-        fmt::format("workload.scaling.scorer.gguf: {} does not state its context length, which a reward model must (expected the GGUF key "
-                    "context_length)",
-                    scorer.gguf));
+        fmt::format("{}: {} does not state its context length, which a reward model must (expected the key {})", from, named,
+                    scorer.shape ? "context" : "context_length"));
   limits.max_rows = std::max(engine.prefill_chunk, scaling.samples);
   if (scorer.context > model_.config.context)
     throw ConfigError(fmt::format("workload.scaling.scorer.context: {} (expected up to {}, the context of {})", scorer.context,
-                                  model_.config.context, scorer.gguf));
+                                  model_.config.context, named));
   const std::uint32_t context = scorer.context > 0 ? scorer.context : model_.config.context;
   limits.max_sampled = scaling.samples;
   limits.sequences = scaling.samples + scaling.width;  // those that are scored, and those that they continue
@@ -87,9 +91,11 @@ void SampleScorer::open_reward_model(Machine& machine, const Experiment& experim
                                   limits.sequences));
   }
   limits.max_tokens = static_cast<std::uint32_t>(tokens);
+  limits.first_sequence = kFirstOfJudge;
   decoder_ = make_decoder(machine, engine, {}, model_.config, weights_, limits, nullptr, {}, &model);
-  scorer_ = std::make_unique<RewardModel>(*decoder_.transformer, *decoder_.residency, *model_.tokenizer, scorer,
-                                          *prompt, context);
+  const Tokenizer* const tokenizer = prompt.text ? model_.tokenizer.get() : nullptr;
+  scorer_ = std::make_unique<RewardModel>(*decoder_.transformer, *decoder_.residency, tokenizer, scorer, std::move(prompt), context,
+                                          experiment.workload.seed);
 }
 
 }  // namespace vitro

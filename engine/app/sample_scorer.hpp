@@ -1,7 +1,7 @@
 // What judges the samples of a run (workload.scaling), with all that it stands on.
 #pragma once
 #include "engine/app/loaded_model.hpp"
-#include "engine/app/scaling/scorer.hpp"
+#include "engine/app/scaling/reward_model.hpp"
 #include "engine/transformer/decoder.hpp"
 
 namespace vitro {
@@ -9,16 +9,16 @@ namespace vitro {
 class SampleScorer {
  public:
   // A reward model computes on the cores of `model`, or on all of its units, whose sessions the two then share. All its weights are in
-  // DRAM, under the same budget. `prompt`: what samples go on from, as text; none: there is no tokenizer. `function`: for kind python.
+  // DRAM, under the same budget. `prompt`: what samples go on from. `function`: for kind python.
   // Throws ConfigError. The machine and the model outlive it.
-  SampleScorer(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt, const Decoder& model,
+  SampleScorer(Machine& machine, const Experiment& experiment, RewardModel::Prompt prompt, const Decoder& model,
                const std::string& cache_dir, ScoreFunction function);
 
   Scorer* scorer() { return scorer_.get(); }  // null: samples vote
 
  private:
-  void open_reward_model(Machine& machine, const Experiment& experiment, const std::optional<std::string>& prompt,
-                         const Decoder& model, const std::string& cache_dir);
+  void open_reward_model(Machine& machine, const Experiment& experiment, RewardModel::Prompt prompt, const Decoder& model,
+                         const std::string& cache_dir);
 
   LoadedModel model_;  // of a reward model; so are the next two
   WeightStore weights_;

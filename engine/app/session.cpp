@@ -278,7 +278,9 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
     for (GenerationRequest& request : requests) request.kept = &kept;
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) {
-      sample_scorer.emplace(*run.machine, experiment, prompt_text(run, requests.front()), decoder, options.cache_dir, options.scorer);
+      const GenerationRequest& first = requests.front();
+      sample_scorer.emplace(*run.machine, experiment, RewardModel::Prompt{prompt_text(run, first), first.prompt}, decoder,
+                            options.cache_dir, options.scorer);
     }
     run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;

@@ -46,7 +46,8 @@ std::string written(const std::vector<Bytes>& reads) {
 }
 
 std::string dear_layout(const Experiment& experiment, const WeightStore& weights, Bytes flash_bytes) {
-  const Weight* const neurons = weights.find(Role::ffn_bundle, 0);
+  const auto found = std::ranges::find(weights.all(), Role::ffn_bundle, &Weight::role);
+  const Weight* const neurons = found == weights.all().end() ? nullptr : &*found;
   const WeightsConfig& config = experiment.engine.weights;
   if (neurons == nullptr || flash_bytes == 0) return {};
   const BundleLayout own = neurons->bundles();

@@ -24,10 +24,21 @@ void store_row(const Gguf& gguf, const TensorInfo& tensor, std::uint32_t neuron,
   quantise_row(target, values.data(), out, values.size());
 }
 
-// Rows of Gate or Up, one at a time.
+// The weights of a norm, by neuron; none where there is no norm.
+std::vector<float> read_gains(const Gguf& gguf, const TensorInfo* norm) {
+  if (norm == nullptr) return {};
+  std::vector<float> gains(norm->columns());
+  std::vector<std::byte> raw(row_bytes(norm->format, gains.size()));
+  gguf.read(*norm, 0, raw);
+  dequantise_row(norm->format, raw.data(), gains.data(), gains.size());
+  return gains;
+}
+
+// Rows of Gate or Up, or of a Down that lies by neuron, one at a time.
 class RowReader {
  public:
-  RowReader(const Gguf& gguf, const TensorInfo& tensor, Format target) : gguf_(gguf), tensor_(tensor), target_(target) {
+  RowReader(const Gguf& gguf, const TensorInfo& tensor, Format target, std::span<const float> gains = {})
+      : gguf_(gguf), tensor_(tensor), target_(target), gains_(gains) {
     raw_.resize(row_bytes(tensor.format, tensor.columns()));
     values_.resize(tensor.columns());
   }
@@ -35,11 +46,12 @@ class RowReader {
   // `first`: the expert's first row.
   void store(std::uint64_t first, std::uint32_t neuron, std::byte* out) {
     gguf_.read(tensor_, (first + neuron) * raw_.size(), raw_);
-    if (tensor_.format == target_) {
+    if (tensor_.format == target_ && gains_.empty()) {
       std::memcpy(out, raw_.data(), raw_.size());
       return;
     }
     dequantise_row(tensor_.format, raw_.data(), values_.data(), values_.size());
+    for (float& value : values_) value *= gains_.empty() ? 1 : gains_[neuron];
     store_row(gguf_, tensor_, neuron, target_, values_, out);
   }
 
@@ -47,6 +59,7 @@ class RowReader {
   const Gguf& gguf_;
   const TensorInfo& tensor_;
   Format target_;
+  std::span<const float> gains_;
   std::vector<std::byte> raw_;
   std::vector<float> values_;
 };
@@ -54,10 +67,10 @@ class RowReader {
 // Columns of Down as rows, a group of neurons at a time.
 class ColumnReader {
  public:
-  ColumnReader(const Gguf& gguf, const TensorInfo& tensor, Format target, std::uint32_t width)
-      : gguf_(gguf), tensor_(tensor), target_(target), width_(width) {
+  ColumnReader(const Gguf& gguf, const TensorInfo& tensor, Format target, std::uint32_t width, std::span<const float> gains = {})
+      : gguf_(gguf), tensor_(tensor), target_(target), width_(width), gains_(gains) {
     // Plain elements that stay what they are move as bits; all else goes by way of floats.
-    bits_ = tensor.format == target && block_elements(target) == 1;
+    bits_ = tensor.format == target && block_elements(target) == 1 && gains.empty();
   }
 
   Bytes bytes_per_neuron() const { return Bytes{width_} * element(); }
@@ -91,6 +104,10 @@ class ColumnReader {
         gather<std::uint32_t>(row, count);
       }
     }
+    if (gains_.empty()) return;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      for (float& value : std::span(reinterpret_cast<float*>(columns_.data()) + i * width_, width_)) value *= gains_[ids[i]];
+    }
   }
 
   // The i-th of the loaded ids.
@@ -123,6 +140,7 @@ class ColumnReader {
   Format target_;
   std::uint32_t width_;
   bool bits_ = false;
+  std::span<const float> gains_;
   Ids ids_;
   std::size_t first_ = 0, length_ = 0;  // the loaded part of a row, in elements
   std::vector<std::byte> raw_, rows_, columns_;
@@ -130,15 +148,16 @@ class ColumnReader {
 
 }  // namespace
 
-std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 3>& sources, const Weight& bundles,
+std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 4>& sources, const Weight& bundles,
                                      const NeuronOrder& order, SectionWriter& out, Bytes transpose_bytes) {
   const BundleLayout layout = bundles.bundles();
   const bool split = layout.format == Format::q4_nibbles;
   const Format format = split ? Format::q4_0 : layout.format;
   RowReader gate(gguf, *sources[0], format), up(gguf, *sources[1], format);
   const bool by_neuron = sources[2]->name == down_by_neuron_name(bundles.layer);
-  RowReader down_rows(gguf, *sources[2], format);
-  ColumnReader down(gguf, *sources[2], format, layout.width);
+  const std::vector<float> gains = read_gains(gguf, sources[3]);
+  RowReader down_rows(gguf, *sources[2], format, gains);
+  ColumnReader down(gguf, *sources[2], format, layout.width, gains);
   const Bytes scale_row = split ? layout.width / kBlock * 2 : 0;
   std::vector<std::byte> scales(3 * Bytes{layout.neurons} * bundles.experts * scale_row);
   std::vector<std::byte> row(row_bytes(format, layout.width));

@@ -230,7 +230,8 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
       };
       const bool joined = plan.config.joined_gate_up;
       const auto& of = plan.sources.emplace_back(std::array{source(joined ? Role::ffn_gate_up : Role::ffn_gate),
-                                                            source(joined ? Role::ffn_gate_up : Role::ffn_up), source(Role::ffn_down)});
+                                                            source(joined ? Role::ffn_gate_up : Role::ffn_up), source(Role::ffn_down),
+                                                            plan.config.sub_norms ? source(Role::ffn_sub_norm) : nullptr});
       const Format ffn = bundle_format(of[0]->format, of[1]->format, of[2]->format);
       const std::size_t scales = set_form(plan.weights, i, *options.bundles, ffn);
       plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors

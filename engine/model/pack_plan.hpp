@@ -21,8 +21,8 @@ struct PackSection {
 struct PackPlan {
   ModelConfig config;
   std::vector<Weight> weights;
-  // Where weight i comes from: one tensor, or the gate, up and down of bundles.
-  std::vector<std::array<const TensorInfo*, 3>> sources;
+  // Where weight i comes from: one tensor, or the gate, up and down of bundles, and the norm before down if there is one.
+  std::vector<std::array<const TensorInfo*, 4>> sources;
   PackOptions options;
   nlohmann::ordered_json source;  // identity of the GGUF file when the plan was made
   std::vector<PackSection> sections;

@@ -129,15 +129,18 @@ class WeightList {
 
   void ffn() {
     norm(Role::ffn_norm, Role::ffn_norm_bias);
-    const bool moe = c_.has_experts(layer_);
+    const bool moe = c_.has_experts(layer_), by_neuron = bundles_ && (moe || c_.experts == 0);
     const std::uint32_t width = c_.ffn_of(layer_), experts = moe ? c_.experts : 1;
     if (moe) add(Role::router, c_.experts, c_.width);
     if (moe && c_.shared_ffn > 0) shared();
-    if (c_.predictor_rank > 0) {
+    if (c_.predictor_rank > 0 && (moe || c_.experts == 0)) {  // of neurons that are computed one by one
       add(Role::predictor_in, c_.predictor_rank, c_.width);
       add(Role::predictor_out, width, c_.predictor_rank, experts);
     }
-    if (bundles_) return add(Role::ffn_bundle, width, c_.width, experts);
+    if (by_neuron) {
+      if (c_.sub_norms) add(Role::ffn_sub_norm, 1, width);
+      return add(Role::ffn_bundle, width, c_.width, experts);
+    }
     if (c_.joined_gate_up) {
       add(Role::ffn_gate_up, 2 * width, c_.width);
     } else {
@@ -164,17 +167,6 @@ class WeightList {
 }  // namespace
 
 std::vector<Weight> weights_of(const ModelConfig& c, bool bundles) {
-  if (bundles && c.sub_norms) {
-    throw ConfigError(
-        "engine.policy: computes neuron by neuron, but this model normalises over all neurons before the Down projection "
-        "(expected dense or mmap)");
-  }
-  if (bundles && c.dense_layers > 0) {
-    throw ConfigError(fmt::format(
-        "engine.policy: computes neuron by neuron, which needs FFNs of one width, but the first {} layers of this mixture have an FFN of "
-        "{} neurons where an expert has {} (expected dense or mmap)",
-        c.dense_layers, c.dense_ffn, c.ffn));
-  }
   return WeightList(c, bundles).make();
 }
 

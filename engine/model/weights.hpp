@@ -50,8 +50,7 @@ class WeightStore {
 };
 
 // Every weight that the configuration asks for, in the order of a pass over the model, without format and extent. With
-// `bundles` one ffn_bundle stands where gate, up and down would, still without its form; ConfigError when the model can not be
-// computed neuron by neuron.
+// `bundles` one ffn_bundle stands where gate, up and down would, still without its form, but in dense layers before those with experts.
 std::vector<Weight> weights_of(const ModelConfig& config, bool bundles = false);
 
 // Gives bundles their form, once the format of the FFN is known: `weights[i]`'s format becomes that of its rows, and when it

@@ -15,7 +15,7 @@ constexpr std::uint32_t kVocab = 320, kContext = 256;
 struct Family {
   const char* architecture;
   QkNorm qk_norm;
-  bool joined = false;
+  bool joined = false, sub_norms = false, leading_dense = false;
 };
 
 ModelConfig shape_of(const RandomModel& model, Rng& rng, const Family& family) {
@@ -37,6 +37,12 @@ ModelConfig shape_of(const RandomModel& model, Rng& rng, const Family& family) {
     c.experts = 8;  // as the loads that configurations state
     c.experts_used = 1 + static_cast<std::uint32_t>(rng.below(3));
   }
+  c.sub_norms = family.sub_norms;
+  if (family.leading_dense) {
+    c.dense_layers = 1;
+    c.dense_ffn = c.ffn + 64;
+    c.shared_ffn = c.ffn;
+  }
   return c;
 }
 
@@ -48,14 +54,18 @@ std::vector<std::pair<std::string, GgufValue>> metadata(const ModelConfig& c, co
                                                         {prefix + "embedding_length", c.width},
                                                         {prefix + "attention.head_count", c.heads},
                                                         {prefix + "attention.head_count_kv", c.kv_heads},
-                                                        {prefix + "feed_forward_length", c.ffn},
+                                                        {prefix + "feed_forward_length", c.dense_layers > 0 ? c.dense_ffn : c.ffn},
                                                         {prefix + "context_length", c.context},
                                                         {prefix + "attention.layer_norm_rms_epsilon", 1e-5f}};
-  if (relu) values.emplace_back("vitro.feed_forward.activation", std::string("relu"));
+  if (relu && !family.sub_norms) values.emplace_back("vitro.feed_forward.activation", std::string("relu"));
   if (c.experts > 0) {
     values.emplace_back(prefix + "expert_count", c.experts);
     values.emplace_back(prefix + "expert_used_count", c.experts_used);
     values.emplace_back(prefix + "expert_feed_forward_length", c.ffn);
+  }
+  if (family.leading_dense) {
+    values.emplace_back(prefix + "leading_dense_block_count", c.dense_layers);
+    values.emplace_back(prefix + "expert_shared_count", std::uint32_t{1});
   }
   std::vector<std::string> tokens{"<unk>", "<s>", "</s>"};
   std::vector<std::int32_t> types{2, 3, 3};
@@ -83,10 +93,12 @@ void write_random_model(const RandomModel& model, const std::string& path) {
   Rng rng(mix(model.seed, {model.mixture}));
   static constexpr Family kDense[] = {{"llama", QkNorm::none}, {"qwen3", QkNorm::heads}};
   static constexpr Family kJoined{"phi3", QkNorm::none, true};
+  static constexpr Family kNormed{"bitnet-b1.58", QkNorm::none, false, true};
+  static constexpr Family kLeading{"deepseek", QkNorm::none, false, false, true};
   static constexpr Family kMixtures[] = {{"llama", QkNorm::none}, {"qwen3moe", QkNorm::heads}, {"olmoe", QkNorm::whole}};
   const bool joined = !model.mixture && Rng(mix(model.seed, {2})).below(3) == 0;  // apart: others stay the models that they were
   const Family drawn = model.mixture ? kMixtures[rng.below(3)] : kDense[rng.below(2)];
-  const Family family = joined ? kJoined : drawn;
+  const Family family = model.other ? (model.mixture ? kLeading : kNormed) : joined ? kJoined : drawn;
   ModelConfig config = shape_of(model, rng, family);
   config.value_head = model.value_head;
   const bool relu = rng.below(2) == 0;

@@ -13,6 +13,9 @@ struct RandomModel {
   std::uint32_t layers = 2;
   Format matrices = Format::f16;
   bool value_head = false;  // beside its output matrix: as a reward model it answers with a number
+  // Of a family whose FFNs are not all alike: one with a norm over all neurons before Down, or a mixture whose first layer is dense, which
+  // has two layers or more.
+  bool other = false;
   friend bool operator==(const RandomModel&, const RandomModel&) = default;
 };
 

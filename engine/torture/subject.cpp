@@ -66,7 +66,8 @@ struct Engine {
   explicit Engine(Bench& bench) : decoder(bench.make()) {
     const Experiment& experiment = bench.experiment;
     if (!experiment.workload.scaling) return;
-    scorer.emplace(bench.host->machine(), experiment, experiment.workload.prompt, decoder, bench.cache_dir, ScoreFunction{});
+    RewardModel::Prompt prompt{experiment.workload.prompt, bench.request.prompt};
+    scorer.emplace(bench.host->machine(), experiment, std::move(prompt), decoder, bench.cache_dir, ScoreFunction{});
   }
   Scorer* judge() { return scorer ? scorer->scorer() : nullptr; }
 

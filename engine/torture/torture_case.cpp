@@ -21,6 +21,8 @@ RandomModel read_model(Reader model) {
   read.seed = static_cast<std::uint64_t>(model.integer("seed", 0, kMost));
   read.layers = static_cast<std::uint32_t>(model.integer("layers", 1, 100, 2));
   read.value_head = model.boolean("value_head", false);
+  read.other = model.boolean("other", false);
+  if (read.other && read.mixture && read.layers < 2) model.fail("layers", "is 1, and the first layer is dense (expected 2 or more)");
   const std::string name = model.text("format");
   const std::optional<Format> format = format_by_name(name);
   if (!format || !format->is_for_weights()) model.fail("format", fmt::format("\"{}\" is not a weight format", name));
@@ -42,12 +44,13 @@ Json to_json(const RandomModel& model) {
   Json json{{"kind", model.mixture ? "mixture" : "dense"}, {"seed", model.seed}, {"layers", model.layers},
             {"format", to_string(model.matrices)}};
   if (model.value_head) json["value_head"] = true;
+  if (model.other) json["other"] = true;
   return json;
 }
 
 std::string name_of(const RandomModel& model) {
-  return fmt::format("{}-{}-{}-{}{}", model.mixture ? "mixture" : "dense", model.layers, model.seed, to_string(model.matrices),
-                     model.value_head ? "-value" : "");
+  return fmt::format("{}-{}-{}-{}{}{}", model.mixture ? "mixture" : "dense", model.layers, model.seed, to_string(model.matrices),
+                     model.value_head ? "-value" : "", model.other ? "-other" : "");
 }
 
 // Files are made once, whole, for all cases that have them.

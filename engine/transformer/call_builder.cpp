@@ -5,6 +5,7 @@
 #include "engine/graph/operator_graph.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/parts/placement/placement.hpp"
 #include "engine/quant/group_formats.hpp"
 
 namespace vitro {
@@ -36,7 +37,7 @@ UnitQueues CallBuilder::build(const Phase& phase, const StepContext& step, const
       for (std::size_t i = 0; i < 2 * experts.size(); ++i) {  // what is there is computed while the rest comes
         site.expert = &experts[i % experts.size()];
         const bool first = residency_.here(phase.layer, site.expert->expert);
-        if (first == (i < experts.size())) append_group(group, site, shares, queues[unit]);
+        if (first == (i < experts.size())) append_group(group, site, shares_of_expert(group, site, shares), queues[unit]);
       }
       site.expert = nullptr;
     }
@@ -51,6 +52,12 @@ bool CallBuilder::has_own_work(const Site& site, const Shares& shares) const {
   for (const OperatorGroup& group : site.phase->groups) {
     const bool cut = group.split == Split::rows || group.split == Split::kv_heads;
     if (cut && share_of_group(group, site, shares).count > 0) return true;
+    if (cut && group.rows == RowSet::routed) {
+      for (const ExpertPlan::Group& expert : site.step->experts.groups) {
+        const Site there{site.unit, site.phase, site.step, &expert};
+        if (share_of_group(group, there, shares_of_expert(group, there, shares)).count > 0) return true;
+      }
+    }
     needed = needed || group.split == Split::single;
     for (const OperatorId id : group.operators) {
       const auto [first, last] = boost::out_edges(id, graph_);
@@ -66,6 +73,14 @@ Slice CallBuilder::share_of_group(const OperatorGroup& group, const Site& site, 
   if (!graph_[group.operators.front()].is<ops::KvStage>()) return share_of(group.extent, group.grain, site.unit, shares);
   const Slice staged = site.step->staged, part = share_of(staged.count, group.grain, site.unit, shares);
   return {staged.first + part.first, part.count};
+}
+
+// Gate and Up have a row for each neuron. The rows of Down are summed over the experts, by who made them: all have the phase's shares.
+Shares CallBuilder::shares_of_expert(const OperatorGroup& group, const Site& site, const Shares& shares) const {
+  const auto of_neurons = [&](OperatorId id) { return graph_[id].weight == Role::ffn_gate || graph_[id].weight == Role::ffn_up; };
+  if (options_.placement == nullptr || std::ranges::none_of(group.operators, of_neurons)) return shares;
+  const auto rows = static_cast<std::uint32_t>(site.step->rows->size());
+  return options_.placement->shares_of_expert(site.phase->layer, site.expert->expert, rows).value_or(shares);
 }
 
 const Weight& CallBuilder::weight_for(const Operator& op, Role role, const Site& site) const {

@@ -12,6 +12,8 @@
 
 namespace vitro {
 
+class UnitPlacement;
+
 // What one step has in common for all its calls.
 struct StepContext {
   Batch rows;                   // every (sequence, position)
@@ -52,6 +54,7 @@ struct CallOptions {
   const LoraBank* adapters = nullptr;  // Requires: not null where the graph has bypasses
   bool scales_query = false;           // attention that has the choice (ops::Attention)
   Role rope_factors = Role::rope_factors;
+  const UnitPlacement* placement = nullptr;  // whose experts may have shares of their own; null: they have those of their phase
 };
 
 // The same elements under other extents.
@@ -118,6 +121,7 @@ class CallBuilder {
   bool in_phase(OperatorId id, const Phase& phase) const;
   bool has_own_work(const Site& site, const Shares& shares) const;
   Slice share_of_group(const OperatorGroup& group, const Site& site, const Shares& shares) const;
+  Shares shares_of_expert(const OperatorGroup& group, const Site& site, const Shares& shares) const;
   const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
   VariantId contract_of(const Operator& op, const Site& site) const;
   Method method_of(const Operator& op, const Site& site) const;

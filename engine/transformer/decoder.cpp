@@ -78,6 +78,18 @@ void check_parts(const EngineConfig& engine, Residency& residency) {
   }
 }
 
+// Layers, from the first one on, whose FFNs are whole matrices: those before the first one with neurons.
+std::uint32_t whole_ffns(const WeightStore& weights, const ModelConfig& model) {
+  const auto neurons = std::ranges::find(weights.all(), Role::ffn_bundle, &Weight::role);
+  return neurons == weights.all().end() ? model.layers : static_cast<std::uint32_t>(neurons->layer);
+}
+
+// What Down's rows were multiplied with when they were packed: the gains of the norm before it.
+std::function<const float*(int)> packed_gains(const WeightStore& weights, const Residency& residency, const ModelConfig& model) {
+  if (!model.sub_norms || weights.find(Role::ffn_bundle, 0) == nullptr) return {};
+  return [&](int layer) { return residency.view(weights.get(Role::ffn_sub_norm, layer)).as<float>(); };
+}
+
 // Rows of a prompt that go through a layer together; 0: a chunk at a time. Hidden states of that many rows are in DRAM beside the rest.
 // `by_layer`: weights are read as a layer needs them, once for all rows that go through it together.
 std::uint32_t prefill_span(const Memory& memory, const EngineConfig& engine, const ModelConfig& config, const PolicyLimits& limits,
@@ -133,6 +145,7 @@ TransformerOptions transformer_options(const EngineConfig& engine, const PolicyL
   options.max_tokens = limits.max_tokens;
   options.max_position = limits.max_position;
   options.sequences = limits.sequences;
+  options.first_sequence = limits.first_sequence;
   options.graphs = engine.placement.graphs;
   options.report_active = !engine.record.empty();
   options.value = limits.value;
@@ -194,9 +207,10 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   const WeightStore& weights = decoder.in_dram ? *decoder.in_dram : all_weights;
   const Bytes kv = kv_bytes(model, engine.kv, limits);
 
+  for (const PlacementConfig::Split& split : engine.placement.splits) check_by_layer(split, model);
   const PlacementKind& placement = *placement_kinds().find(engine.placement.kind);
   decoder.placement = placement.make({machine, engine.placement, engine.prefill_chunk, engine.products.methods.decode_rows,
-                                      engine.kv.format, std::min(limits.max_sampled, limits.sequences)});
+                                      engine.kv.format, std::min(limits.max_sampled, limits.sequences), whole_ffns(weights, model)});
   const std::vector<ComputeUnit*>& units = decoder.placement->units();
   compute_parts_on_core(*decoder.graphs, engine.fuse, machine, *decoder.placement);
 
@@ -207,7 +221,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
   if (!adapters.all.empty()) {
     const bool by_neuron = decoder.residency->neurons() != nullptr;
-    decoder.adapters = std::make_unique<LoraBank>(machine, adapters.all, LoraOptions{engine.lora.order, by_neuron, adapters.neurons});
+    const LoraOptions options{engine.lora.order, by_neuron, adapters.neurons, packed_gains(weights, *decoder.residency, model)};
+    decoder.adapters = std::make_unique<LoraBank>(machine, adapters.all, options);
   }
   const FfnSetup ffn_setup{machine,
                            *decoder.graphs,

@@ -14,6 +14,7 @@ Bytes runtime_bytes(const ModelConfig& config, Bytes weight_bytes, std::size_t w
 struct PolicyLimits {
   std::uint32_t max_rows = 1, max_sampled = 1, max_tokens = 1, max_position = 1, sequences = 1;
   std::uint32_t prompt_rows = 0;  // of one sequence, to be computed before it decodes
+  std::uint32_t first_sequence = 0;  // their numbers begin with it
   bool value = false;             // the model's value head answers, and nothing is drawn
 };
 

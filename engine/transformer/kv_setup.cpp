@@ -40,14 +40,14 @@ bool may_spill(const ModelConfig& config, const TransformerOptions& options) {
 }
 
 KvPlacement kv_placement(const Memory& memory, const ModelConfig& config, const TransformerOptions& options) {
-  if (options.kv_keep == nullptr) return {};
+  if (options.kv_keep == nullptr) return {.first_sequence = options.first_sequence};
   std::optional<Bytes> room;
   if (options.kv_keep->follows_budget) {
     const Budget& dram = memory.budget(Placement::dram);
     const Bytes free = dram.limit - std::min(dram.limit, dram.used + options.claimed);
     room = std::min(free, options.kv_room.value_or(free));
   }
-  return {make_keep(kv_shape(config, options), options, room), config.window};
+  return {make_keep(kv_shape(config, options), options, room), config.window, options.first_sequence};
 }
 
 }  // namespace vitro

@@ -201,6 +201,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
 // What the FFN of a layer needs beside its input can come while the attention before it runs.
 void Transformer::prepare_ffn(std::int16_t layer, const StepContext& context) {
   if (ffn_.stage() == nullptr || layer >= static_cast<std::int16_t>(config_.layers)) return;
+  if (config_.experts > 0 && !config_.has_experts(layer)) return;  // operators
   std::set<std::uint32_t> sequences;
   for (const SeqPos& row : *context.rows) sequences.insert(row.sequence);
   ffn_.stage()->prepare(layer, static_cast<std::uint32_t>(context.rows->size()), static_cast<std::uint32_t>(sequences.size()));
@@ -255,7 +256,7 @@ Task<std::vector<std::int32_t>> Transformer::compute(const StepInput* input) {
   begin_staging(input->rows, context);
   write_operands(*input, context, {});
   if (options_.embedding != nullptr) co_await options_.embedding->read(&input->tokens);
-  prepare_ffn(0, context);
+  prepare_ffn(config_.experts > 0 ? static_cast<std::int16_t>(config_.dense_layers) : 0, context);
   const PhaseList phases = phases_of(input->rows.size());
   const Around around;
   co_return co_await run_phases(&context, phases, around);

@@ -35,6 +35,7 @@ struct TransformerOptions {
   std::uint32_t max_tokens = 1;    // positions over all sequences
   std::uint32_t max_position = 1;  // longest sequence
   std::uint32_t sequences = 1;     // at a time
+  std::uint32_t first_sequence = 0;  // KvPlacement
   bool report_active = false;
   ProductMethods products;  // of accelerators among the units
   WeightCopy copy;

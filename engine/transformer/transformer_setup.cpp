@@ -57,6 +57,7 @@ CallOptions call_options(const ModelConfig& config, const TransformerOptions& op
   call.adapters = options.adapters;
   call.scales_query = options.activations == Format::f16;
   call.rope_factors = rope_factors(config, options);
+  call.placement = options.placement;
   call.staged = {staging, options.placement->units().size() - 1};
   return call;
 }
@@ -121,7 +122,7 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
 // Who keeps keys and values in a form that the last unit does not read also stages them: all but that one.
 Shares Transformer::shares_of(const Phase& phase, std::size_t rows) const {
   if (!staging_ || phase.attends || !(phase.keeps_kv || phase.stages_kv)) {
-    return placement_.shares(phase.block, static_cast<std::uint32_t>(rows), phase.attends);
+    return placement_.shares_of(phase, static_cast<std::uint32_t>(rows));
   }
   Shares shares(units_.size(), 1.0);
   shares.back() = 0;

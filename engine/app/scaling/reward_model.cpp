@@ -19,21 +19,24 @@ std::uint32_t common_prefix(const std::vector<std::int32_t>& a, const std::vecto
 
 }  // namespace
 
-RewardModel::RewardModel(Transformer& model, Residency& residency, const Tokenizer& tokenizer, const ScorerConfig& config,
-                         std::string prompt, std::uint32_t context)
+RewardModel::RewardModel(Transformer& model, Residency& residency, const Tokenizer* tokenizer, const ScorerConfig& config, Prompt prompt,
+                         std::uint32_t context, std::uint64_t seed)
     : model_(model),
       residency_(residency),
       tokenizer_(tokenizer),
       prompt_(std::move(prompt)),
       suffix_(config.suffix),
       context_(context),
-      incremental_(config.incremental) {
+      incremental_(config.incremental),
+      drawn_(config.drawn),
+      seed_(seed) {
+  if (tokenizer_ == nullptr) return;
   if (!config.token.empty()) token_ = only_token("token", config.token);
   if (!config.against.empty()) against_ = only_token("against", config.against);
 }
 
 std::int32_t RewardModel::only_token(std::string_view key, const std::string& text) const {
-  const std::vector<std::int32_t> ids = tokenizer_.encode(text);
+  const std::vector<std::int32_t> ids = tokenizer_->encode(text);
   if (ids.size() != 1) {
     throw ConfigError(
         fmt::format("workload.scaling.scorer.{}: \"{}\" is {} tokens of the reward model (expected one)", key, text, ids.size()));
@@ -43,14 +46,26 @@ std::int32_t RewardModel::only_token(std::string_view key, const std::string& te
 
 RewardModel::Tokens RewardModel::encode(const Sample& sample) const {
   Tokens ids;
-  if (tokenizer_.add_bos() && tokenizer_.bos()) ids.push_back(*tokenizer_.bos());
-  const Tokens text = tokenizer_.encode(prompt_ + sample.text + suffix_);
-  ids.insert(ids.end(), text.begin(), text.end());
+  if (tokenizer_ != nullptr) {
+    if (tokenizer_->add_bos() && tokenizer_->bos()) ids.push_back(*tokenizer_->bos());
+    const Tokens text = tokenizer_->encode(*prompt_.text + sample.text + suffix_);
+    ids.insert(ids.end(), text.begin(), text.end());
+  } else {  // as many, whatever they are
+    for (const Tokens* tokens : {&prompt_.tokens, &sample.tokens}) {
+      for (const std::int32_t token : *tokens) ids.push_back(token % static_cast<std::int32_t>(model_.vocab()));
+    }
+  }
   if (ids.empty()) throw RunError("the reward model has no tokens to score: prompt, answer and suffix are empty, and it has no BOS token");
   if (ids.size() > context_) {
     throw RunError(fmt::format("prompt, answer and suffix are {} tokens of the reward model, whose context is {}", ids.size(), context_));
   }
   return ids;
+}
+
+// What tells samples apart: their text, or where there is none their tokens.
+std::string RewardModel::key_of(const Sample& sample) const {
+  if (tokenizer_ != nullptr) return sample.text;
+  return {reinterpret_cast<const char*>(sample.tokens.data()), sample.tokens.size() * sizeof(std::int32_t)};
 }
 
 // A sequence for each text. Texts that continue one kept text after the same token, or none, form a group: what they have in common
@@ -106,7 +121,7 @@ Task<void> RewardModel::compute(std::vector<Begun> texts, bool asked, std::vecto
     rows_ += step.rows.size();
     const std::size_t answers = step.sampled.size();
     co_await model_.step(std::move(step));
-    for (std::size_t row = 0; row < answers; ++row) scores->push_back(score_of(row));
+    for (std::size_t row = 0; row < answers && !drawn_; ++row) scores->push_back(score_of(row));
   }
 }
 
@@ -128,9 +143,10 @@ Task<std::vector<double>> RewardModel::score(std::vector<const Sample*> samples)
     rests.push_back({&texts[i], sequence, beginning.end, static_cast<std::uint32_t>(texts[i].size())});
   }
   co_await compute(rests, true, &scores);
+  for (std::size_t i = 0; i < samples.size() && drawn_; ++i) scores.push_back(drawn_score(*samples[i], seed_));
 
   release(kept_);
-  for (std::size_t i = 0; i < texts.size(); ++i) kept_.push_back({samples[i]->text, std::move(texts[i]), rests[i].sequence});
+  for (std::size_t i = 0; i < texts.size(); ++i) kept_.push_back({key_of(*samples[i]), std::move(texts[i]), rests[i].sequence});
   if (!incremental_) release(kept_);
   co_return scores;
 }
@@ -138,7 +154,7 @@ Task<std::vector<double>> RewardModel::score(std::vector<const Sample*> samples)
 // Of equal texts the first stays: all would be continued from the same tokens.
 void RewardModel::keep(const std::vector<const Sample*>& samples) {
   std::set<std::string> wanted;
-  for (const Sample* sample : samples) wanted.insert(sample->text);
+  for (const Sample* sample : samples) wanted.insert(key_of(*sample));
   std::vector<Kept> stay, others;
   for (Kept& kept : kept_) (wanted.erase(kept.text) > 0 ? stay : others).push_back(std::move(kept));
   kept_ = std::move(stay);

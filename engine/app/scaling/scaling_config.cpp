@@ -49,13 +49,28 @@ std::vector<TextPattern> read_patterns(Reader& reader) {
   return patterns;
 }
 
+// A file with weights, or shapes where nothing is computed.
+void read_judge(Reader& reader, ScorerConfig& scorer) {
+  if (!reader.has("shape")) {
+    scorer.gguf = reader.text("gguf");
+    return;
+  }
+  if (reader.has("gguf")) reader.fail("shape", "can not be combined with gguf (expected one of the two)");
+  if (!scorer.drawn) reader.fail("shape", "has no weights, and engine.function computes values (expected gguf, or engine.numerics: off)");
+  scorer.shape = *reader.raw("shape");
+  for (const char* key : {"suffix", "token", "against"}) {
+    if (reader.has(key)) reader.fail(key, "is text, and a model of shapes has no tokenizer (remove it)");
+  }
+}
+
 ScorerConfig read_scorer(Reader reader, bool numerics) {
   ScorerConfig scorer;
   scorer.kind = read_choice(reader, "kind", kKinds);
-  if (!numerics && scorer.kind != Kind::drawn) {
-    reader.fail("kind",
-                fmt::format("{} needs computed values, but engine.function computes none (expected drawn)", to_string(scorer.kind)));
+  if (!numerics && scorer.kind != Kind::drawn && scorer.kind != Kind::model) {
+    reader.fail("kind", fmt::format("{} needs computed values, but engine.function computes none (expected drawn, or model)",
+                                    to_string(scorer.kind)));
   }
+  scorer.drawn = !numerics;
   switch (scorer.kind) {
     case Kind::log_probability:
       scorer.per_token = reader.choice("over", {"mean", "sum"}, "mean") == "mean";
@@ -64,7 +79,7 @@ ScorerConfig read_scorer(Reader reader, bool numerics) {
       scorer.patterns = read_patterns(reader);
       break;
     case Kind::model:
-      scorer.gguf = reader.text("gguf");
+      read_judge(reader, scorer);
       scorer.suffix = reader.text("suffix", "");
       scorer.token = reader.text("token", "");
       scorer.against = reader.text("against", "");

@@ -17,7 +17,9 @@ struct ScorerConfig {
   Kind kind = Kind::log_probability;
   bool per_token = true;              // log_probability: the mean over a sample's tokens, else their sum
   std::vector<TextPattern> patterns;  // regex: the score is the share of them that occur
-  std::string gguf;                   // model: a reward model
+  std::string gguf;                   // model: a reward model,
+  std::optional<Node> shape;          // or its shapes, as `model.shape`, or `model` with them: its rows are priced alone
+  bool drawn = false;                 // nothing is computed: the model's rows are priced, and scores are drawn
   std::string suffix;                 // what it reads behind prompt and answer
   std::string token, against;         // the score is log p(token), or with `against` the log-odds of the two; empty: the value head's
   bool incremental = true;            // keys and values of a text stay for what is added to it

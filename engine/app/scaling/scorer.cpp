@@ -29,13 +29,13 @@ class FunctionScorer final : public Scorer {
 double sum_of_log_probabilities(const Sample& sample) { return sample.log_probability.value_or(0); }
 double mean_log_probability(const Sample& sample) { return sum_of_log_probabilities(sample) / std::max(sample.chosen, 1u); }
 
+}  // namespace
+
 double drawn_score(const Sample& sample, std::uint64_t seed) {
   std::uint64_t key = mix(seed, {kScoreStream, sample.tokens.size()});
   for (const std::int32_t token : sample.tokens) key = mix(key, {static_cast<std::uint64_t>(token)});
   return to_unit(key);
 }
-
-}  // namespace
 
 std::unique_ptr<Scorer> make_scorer(const ScorerConfig& config, ScoreFunction function, std::uint64_t seed) {
   using Kind = ScorerConfig::Kind;

@@ -35,8 +35,11 @@ class Scorer {
 // A judge from outside, such as a Python callable. Takes no simulated time.
 using ScoreFunction = std::function<double(const Sample&)>;
 
-// Every kind but `model`, which is a RewardModel. `function`: for kind python. `seed`: of drawn scores, which depend on it and on
-// the sample's tokens alone. Throws ConfigError for kind python without a function.
+// From 0 to 1, drawn from the seed and the sample's tokens alone.
+double drawn_score(const Sample& sample, std::uint64_t seed);
+
+// Every kind but `model`, which is a RewardModel. `function`: for kind python. `seed`: of drawn scores. Throws ConfigError for kind python
+// without a function.
 std::unique_ptr<Scorer> make_scorer(const ScorerConfig& config, ScoreFunction function, std::uint64_t seed);
 
 }  // namespace vitro

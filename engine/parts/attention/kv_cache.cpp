@@ -30,6 +30,7 @@ std::uint32_t pool_blocks(const KvShape& shape, std::uint32_t max_tokens, std::u
 
 KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::uint32_t sequences, KvPlacement placement)
     : memory_(memory), shape_(in_whole_pages(shape)), placement_(std::move(placement)), block_bytes_(bytes_of(shape_)) {
+  next_sequence_ = placement_.first_sequence;
   VITRO_CHECK(holds_kv(shape.format), "no format of KV");
   VITRO_CHECK(shape.spills == (placement_.keep != nullptr), "a rule says what stays of blocks that spill");
   const std::uint32_t blocks = pool_blocks(shape_, max_tokens, sequences);

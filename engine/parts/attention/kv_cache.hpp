@@ -30,6 +30,7 @@ std::uint32_t pool_blocks(const KvShape& in_whole_pages, std::uint32_t max_token
 struct KvPlacement {
   std::unique_ptr<KvKeep> keep;
   std::uint32_t window = 0;  // of attention, in positions; 0: all are seen
+  std::uint32_t first_sequence = 0;  // the number of the first sequence: those of two models on one machine are told apart by it
 };
 
 // Owns block tables and reference counts; the bytes are a reserved range of which live blocks are committed, so memory

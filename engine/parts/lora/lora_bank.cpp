@@ -133,13 +133,14 @@ void LoraBank::rearrange(const Loaded& loaded, const Weight& matrix, bool a, flo
   const bool ordered = ((transposed && a) || is_reordered(matrix, a)) && options_.neurons != nullptr && !options_.neurons->empty();
   const auto ids = ordered ? options_.neurons->of(static_cast<std::uint32_t>(matrix.layer), 0) : std::span<const std::uint32_t>();
   const auto id_at = [&](std::uint32_t place) { return ids.empty() ? place : ids[place]; };
+  const float* const gains = transposed && a && options_.gains ? options_.gains(matrix.layer) : nullptr;
   const Bytes stride = row_bytes(matrix.format, matrix.columns);
   std::vector<float> row(matrix.columns);
   for (std::uint32_t r = 0; r < matrix.rows; ++r) {
     dequantise_row(matrix.format, from.data() + (transposed ? r : id_at(r)) * stride, row.data(), row.size());
     for (std::uint32_t c = 0; c < matrix.columns; ++c) {
       into.as<float>()[transposed ? std::size_t{c} * matrix.rows + r : std::size_t{r} * matrix.columns + c] =
-          scale * row[transposed ? id_at(c) : c];
+          scale * (gains != nullptr ? gains[id_at(c)] : 1) * row[transposed ? id_at(c) : c];
     }
   }
 }

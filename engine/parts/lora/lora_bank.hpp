@@ -1,6 +1,7 @@
 // LoraBank: the adapters of a run, beside one base in DRAM (MNN-LLM 5.5). All of them stay there, so a step may have a different one for
 // each sequence, and a request that switches adapters reads nothing.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -16,6 +17,9 @@ struct LoraOptions {
   LoraOrder order = LoraOrder::a_bx;
   bool by_neuron = false;                // FFNs are computed neuron by neuron
   const NeuronOrder* neurons = nullptr;  // in which they lie then; null: as in the model
+  // Of a layer's neurons as the model has them, what their rows of Down were multiplied with when they were packed; null: with nothing.
+  // Down's A is multiplied alike. Asked while the adapters are loaded.
+  std::function<const float*(int layer)> gains = {};
 };
 
 // Rows of a step that stand together and have one adapter.

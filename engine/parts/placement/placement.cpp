@@ -4,12 +4,25 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 
 namespace vitro {
 
 const Accelerator::Split& Accelerator::split(std::uint32_t rows) const {
   const auto found = std::find_if(splits.begin(), splits.end(), [rows](const Split& split) { return rows <= split.rows; });
   return found == splits.end() ? splits.back() : *found;
+}
+
+double Accelerator::Split::ffn_of(std::int16_t layer) const {
+  if (layer < 0 || static_cast<std::size_t>(layer) >= by_layer.size()) return ffn;
+  const std::vector<double>& own = by_layer[static_cast<std::size_t>(layer)];
+  return std::accumulate(own.begin(), own.end(), 0.0) / static_cast<double>(own.size());
+}
+
+Shares Accelerator::with_own(std::size_t units, double own) {
+  Shares shares(units, (1 - own) / static_cast<double>(units - 1));
+  shares.back() = own;
+  return shares;
 }
 
 Shares Accelerator::shares(std::size_t units, BlockKind kind, std::uint32_t rows, bool heads) const {
@@ -19,9 +32,21 @@ Shares Accelerator::shares(std::size_t units, BlockKind kind, std::uint32_t rows
                      : kind == BlockKind::ffn     ? split.ffn
                      : kind == BlockKind::head    ? split.head
                                                   : 0;
-  Shares shares(units, (1 - own) / static_cast<double>(units - 1));
-  shares.back() = own;
-  return shares;
+  return with_own(units, own);
+}
+
+void check_by_layer(const PlacementConfig::Split& split, const ModelConfig& model) {
+  if (split.hot_by_layer.empty()) return;
+  if (split.hot_by_layer.size() != model.layers) {
+    throw ConfigError(fmt::format("{}: has {} entries (expected one for each of the model's {} layers)", split.by_layer_at,
+                                  split.hot_by_layer.size(), model.layers));
+  }
+  for (std::uint32_t layer = 0; layer < model.layers; ++layer) {
+    const std::size_t shares = split.hot_by_layer[layer].size(), experts = model.has_experts(static_cast<int>(layer)) ? model.experts : 1;
+    if (shares == 1 || shares == experts) continue;
+    throw ConfigError(fmt::format("{}: has {} shares for layer {} (expected 1{})", split.by_layer_at, shares, layer,
+                                  experts > 1 ? fmt::format(", or one for each of its {} experts", experts) : ""));
+  }
 }
 
 bool is_core(const ComputeUnit& unit) { return unit.caps().kind == UnitKind::core; }

@@ -34,6 +34,12 @@ class UnitPlacement {
   virtual const std::vector<ComputeUnit*>& units() const = 0;
   // How much of a phase falls to each of units(), in a step of `rows` rows. `attends`: attention itself is in it, not projections alone.
   virtual Shares shares(BlockKind, std::uint32_t /*rows*/, bool /*attends*/) const { return Shares(units().size(), 1.0); }
+  // The same of a phase of the model: an accelerator may have another share of each layer's FFN.
+  virtual Shares shares_of(const Phase& phase, std::uint32_t rows) const { return shares(phase.block, rows, phase.attends); }
+  // Of the rows of an expert's Gate and Up, where that is another one than the phase's; none: there is no such expert.
+  virtual std::optional<Shares> shares_of_expert(std::int16_t /*layer*/, std::uint32_t /*expert*/, std::uint32_t /*rows*/) const {
+    return std::nullopt;
+  }
   // The rows at which shares() changes, ascending; empty when it never does. For the decision log.
   virtual std::vector<std::uint32_t> row_limits() const { return {}; }
 
@@ -57,6 +63,10 @@ class UnitPlacement {
   virtual bool stages_kv() const { return false; }
 };
 
+// Throws ConfigError, with file and line, where the lists of a split's hot_by_layer are not of this model: a share for each layer, or in
+// its place one for each expert of a layer that has any.
+void check_by_layer(const PlacementConfig::Split& split, const ModelConfig& model);
+
 // What an accelerator takes of a step beside the cores: a share of each kind of phase, by the rows of the step.
 struct Accelerator {
   struct Split {
@@ -65,6 +75,9 @@ struct Accelerator {
     double ffn = 0;                    // of the neurons, where phases carry out the FFN
     double head = 0;                   // of the vocabulary
     std::optional<double> heads = {};  // of the heads alone, where that is another share than `attention`
+    // In place of `ffn` in the first layers, of one share for a layer's neurons or one for those of each expert. Empty: all alike.
+    std::vector<std::vector<double>> by_layer = {};
+    double ffn_of(std::int16_t layer) const;  // of experts the mean
   };
   ComputeUnit* unit = nullptr;  // null: there is none
   std::vector<Split> splits;    // by ascending rows; larger steps have the last one's
@@ -73,6 +86,8 @@ struct Accelerator {
   const Split& split(std::uint32_t rows) const;
   // Of each of `units`, the accelerator being the last one; without one all alike. `heads`: of a phase that attends.
   Shares shares(std::size_t units, BlockKind kind, std::uint32_t rows, bool heads = false) const;
+  // Its own share, and the others alike.
+  static Shares with_own(std::size_t units, double own);
 };
 
 struct PlacementSetup {
@@ -82,6 +97,7 @@ struct PlacementSetup {
   std::uint32_t decode_rows = 1;  // a step of more rows is one of a prompt (ProductMethods)
   Format kv_format = Format::f32;
   std::uint32_t sequences = 1;  // that a step of decoding has at most
+  std::uint32_t whole_ffns = 0;  // layers, from the first one on, whose FFNs are whole matrices: all of them, or those before the neurons
 
   // Else they are staged for it, or attention stays with the cores, whatever the placement gives to an accelerator.
   bool accelerator_reads_kv() const { return !kv_format.is_for_kv(); }

@@ -18,6 +18,15 @@ class SharedPlacement : public UnitPlacement {
     for (std::size_t core = 0; core < rates.size(); ++core) shares[core] *= rates[core];
     return shares;
   }
+  Shares shares_of(const Phase& phase, std::uint32_t rows) const override {
+    const Accelerator::Split* const split = split_by_layer(phase.block, phase.layer, rows);
+    return split == nullptr ? shares(phase.block, rows, phase.attends) : Accelerator::with_own(units_.size(), split->ffn_of(phase.layer));
+  }
+  std::optional<Shares> shares_of_expert(std::int16_t layer, std::uint32_t expert, std::uint32_t rows) const override {
+    const Accelerator::Split* const split = split_by_layer(BlockKind::ffn, layer, rows);
+    if (split == nullptr || split->by_layer[static_cast<std::size_t>(layer)].size() == 1) return std::nullopt;
+    return Accelerator::with_own(units_.size(), split->by_layer[static_cast<std::size_t>(layer)].at(expert));
+  }
   CoreBalance* balance() override { return balance_ ? &*balance_ : nullptr; }
   std::vector<std::uint32_t> row_limits() const override {
     std::vector<std::uint32_t> limits;
@@ -80,6 +89,13 @@ class SharedPlacement : public UnitPlacement {
     for (Accelerator::Split& split : accelerator_.splits) split.heads = 0;
   }
 
+  // That of a layer with a share of its own for the FFN; null: it has the one that all layers have.
+  const Accelerator::Split* split_by_layer(BlockKind kind, std::int16_t layer, std::uint32_t rows) const {
+    if (accelerator_.unit == nullptr || kind != BlockKind::ffn || layer < 0) return nullptr;
+    const Accelerator::Split& split = accelerator_.split(rows);
+    return static_cast<std::size_t>(layer) < split.by_layer.size() ? &split : nullptr;
+  }
+
   std::vector<ComputeUnit*> cores_, units_, graph_units_;
   Accelerator accelerator_;
   std::optional<CoreBalance> balance_;
@@ -118,7 +134,11 @@ class Cores final : public SharedPlacement {
     splits_ = config.splits;
     prefill_ = config.prefill;
     std::vector<Accelerator::Split> splits;
-    for (const PlacementConfig::Split& split : splits_) splits.push_back({split.batch, split.attention, split.hot, split.head});
+    for (const PlacementConfig::Split& split : splits_) {
+      splits.push_back({split.batch, split.attention, split.hot, split.head, {}, split.hot_by_layer});
+      std::vector<std::vector<double>>& by_layer = splits.back().by_layer;
+      by_layer.resize(std::min<std::size_t>(by_layer.size(), setup.whole_ffns));
+    }
     if (prefill_) {  // all steps of more rows than decoding has
       splits.back().rows = std::max(splits.back().rows, setup.sequences);
       splits.push_back({~0u, 1, 1, splits_.back().head});

@@ -21,10 +21,13 @@ def case(seed, machine="virtual", device=None):
     rng = random.Random(f"torture {seed}")
     kind, scheme = rng.choice(("dense", "mixture")), rng.choice(SCHEMES)
     layers = rng.randint(1, 3)
+    other = random.Random(f"family {seed}").random() < 0.3 and (kind == "dense" or layers > 1)
+    leading = int(other and kind == "mixture")  # layers before those with experts
     engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
     engine |= coded(rng, engine) | activations(rng) | exact_tables(random.Random(f"exact tables {seed}"), engine)
-    engine |= parts(rng, kind, machine, [LOADS] * layers) | kv_place(rng) | methods(rng)
+    engine |= parts(rng, kind, machine, [LOADS] * (layers - leading)) | kv_place(rng) | methods(rng)
     engine |= staged(rng, engine) | resident(rng, engine)
+    engine |= by_layer(random.Random(f"by layer {seed}"), engine, layers, EXPERTS if kind == "mixture" else 1, leading)
     engine |= shapes(random.Random(f"shapes {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
     engine |= together(random.Random(f"together {seed}"), engine)
     engine |= depth(random.Random(f"depth {seed}"), engine)
@@ -47,7 +50,8 @@ def case(seed, machine="virtual", device=None):
     if machine == "sim":
         tree["device"] = device
     case = {"seed": seed, "machine": machine, "timing": rng.randint(1, 1 << 30),
-            "model": {"kind": kind, "seed": rng.randint(1, SHAPES), "layers": layers, "format": scheme}}
+            "model": {"kind": kind, "seed": rng.randint(1, SHAPES), "layers": layers, "format": scheme} |
+            ({"other": True} if other else {})}
     return case | reward | adapters | {"experiment": tree}
 
 
@@ -185,6 +189,23 @@ def resident(rng, engine):
     if chosen["cold"] != "by_time":  # which is of the rule by load
         chosen["place"] = rng.choice(("load", "load", "hottest", "cores"))
     return {f"ffn.experts.{key}": value for key, value in chosen.items()}
+
+
+def by_layer(rng, engine, layers, experts, whole=0):
+    """Shares of an accelerator that differ by layer, and by expert but in the first `whole` layers; and neurons of it that do not stay."""
+    if "placement.splits" not in engine or engine["ffn.kind"] == "experts" or rng.random() < 0.4:
+        return {}
+
+    def share():
+        return f"{rng.choice((0, 25, 50, 100))}%"
+    split = dict(engine["placement.splits"][0])
+    if rng.random() < 0.6:
+        one = [layer < whole or experts == 1 or rng.random() < 0.4 for layer in range(layers)]
+        split["hot_by_layer"] = [share() if alike else [share() for _ in range(experts)] for alike in one]
+    by_neuron = engine["ffn.kind"] == "clusters" or engine["weights.kind"] == "bundles"
+    if by_neuron and rng.random() < 0.5 and ("hot_by_layer" in split or split["hot"] != "0%"):
+        split["streamed"] = rng.choice(("10%", "25%"))
+    return {"placement.splits": [split]}
 
 
 def shapes(rng, engine):

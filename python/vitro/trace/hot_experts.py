@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pandas
 
 UNSEEN, OTHER = "unseen rest", "another recording"
+FIRST_OF_JUDGE = 2 ** 30  # sequences of a reward model beside the model (traces/recording.hpp)
 
 
 def loads(recording: Recording) -> "tuple[numpy.ndarray, numpy.ndarray]":
@@ -22,8 +23,11 @@ def loads(recording: Recording) -> "tuple[numpy.ndarray, numpy.ndarray]":
     chosen = []
     for layer in recording.layers:
         at, ids, _ = recording.experts(layer)
-        chosen.append(ids[numpy.lexsort((at[:, 1], at[:, 0]))])
-    if min(map(len, chosen)) < 2:
+        of_model = at[:, 0] < FIRST_OF_JUDGE
+        at, ids = at[of_model], ids[of_model]
+        if len(ids) > 0:
+            chosen.append(ids[numpy.lexsort((at[:, 1], at[:, 0]))])
+    if min(map(len, chosen), default=0) < 2:
         raise ConfigError("has one token (expected two or more, to compare halves)")
     experts = max(int(ids.max()) for ids in chosen) + 1
     halves = [[numpy.bincount(part.ravel(), minlength=experts) for part in (ids[:len(ids) // 2], ids[len(ids) // 2:])] for ids in chosen]

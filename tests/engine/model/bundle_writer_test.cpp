@@ -170,7 +170,7 @@ TEST(Bundles, small_groups_of_columns_give_the_same_bytes) {
   const auto written = [&](Bytes memory) {
     OutputFile file(f.folder / "bundles");
     SectionWriter out(file);
-    write_bundles(gguf, {source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down)}, w, {}, out, memory);
+    write_bundles(gguf, {source(Role::ffn_gate), source(Role::ffn_up), source(Role::ffn_down), nullptr}, w, {}, out, memory);
     out.end_section();
     file.commit();
     return read_file(f.folder / "bundles");
@@ -179,6 +179,27 @@ TEST(Bundles, small_groups_of_columns_give_the_same_bytes) {
   EXPECT_EQ(whole.size(), w.extent.length);
   EXPECT_EQ(written(1), whole);
   EXPECT_EQ(written(40 * 64 * sizeof(float)), whole);
+}
+
+// A norm before Down: who adds up rows of Down has its weights in them.
+TEST(Bundles, weights_of_a_norm_before_down_are_in_its_rows) {
+  Fixture f;
+  f.model.architecture = "bitnet";
+  f.model.config.sub_norms = true;
+  f.model.matrices = Format::f32;
+  const PackedModel packed = f.packed({.tiled = {}, .bundles = BundleForm::one_read});
+  const Gguf gguf = f.gguf();
+  const Weight w = packed.store(FileId{}).get(Role::ffn_bundle, 1);
+  const std::vector<float> gains = tensor_values(gguf, w, Role::ffn_sub_norm), down = tensor_values(gguf, w, Role::ffn_down);
+  const std::vector<float> up = tensor_values(gguf, w, Role::ffn_up);
+  bool differs = false;
+  for (std::uint32_t neuron = 0; neuron < w.rows; ++neuron) {
+    const std::vector<float> row = values_of(w.format, row_at(packed, w, 0, neuron, 2));
+    for (std::uint32_t k = 0; k < w.columns; ++k) EXPECT_EQ(row[k], gains[neuron] * down[std::size_t{k} * w.rows + neuron]);
+    EXPECT_EQ(values_of(w.format, row_at(packed, w, 0, neuron, 1))[0], up[std::size_t{neuron} * w.columns]);
+    differs |= gains[neuron] != 1;
+  }
+  EXPECT_TRUE(differs);
 }
 
 TEST(Bundles, k_quants_become_q8_0_and_mixed_formats_the_widest) {

@@ -32,8 +32,10 @@ TEST(Weights, of_a_mixture_are_those_of_each_layer) {
   EXPECT_EQ(store.get(Role::shared_down, 1).columns, 192u);
   EXPECT_EQ(store.get(Role::shared_router, 1).format, Format::f32);
   EXPECT_EQ(store.get(Role::ffn_norm_bias, 1).name, "blk.1.ffn_norm.bias");
-  EXPECT_NE(message_of([&] { weights_of(c, true); }).find("the first 1 layers of this mixture have an FFN of 160 neurons"),
-            std::string::npos);
+  const WeightStore by_neuron = phantom_weights(c, Format::q8_0, FileId{9}, BundleForm::one_read);
+  EXPECT_EQ(by_neuron.find(Role::ffn_bundle, 0), nullptr);
+  EXPECT_EQ(by_neuron.get(Role::ffn_down, 0).columns, 160u);
+  EXPECT_EQ(by_neuron.get(Role::ffn_bundle, 1).experts, 4u);
 }
 
 TEST(Weights, a_store_finds_by_role_and_layer_and_adds_up) {

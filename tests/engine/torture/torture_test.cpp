@@ -170,6 +170,21 @@ TEST(RandomModel, of_one_seed_is_one_file_and_of_another_seed_another) {
   EXPECT_EQ(config_from_gguf(Gguf::open((bytes(true, 4), folder / "m.gguf"))).experts, 8u);
 }
 
+TEST(RandomModel, of_other_families_have_ffns_that_are_not_all_alike) {
+  const ScratchFolder folder;
+  const auto written = [&](bool mixture) {
+    RandomModel model{mixture, 1, 2, Format::q8_0};
+    model.other = true;
+    write_random_model(model, folder / "m.gguf");
+    return config_from_gguf(Gguf::open(folder / "m.gguf"));
+  };
+  EXPECT_TRUE(written(false).sub_norms);
+  const ModelConfig mixture = written(true);
+  EXPECT_EQ(mixture.dense_layers, 1u);
+  EXPECT_NE(mixture.dense_ffn, mixture.ffn);
+  EXPECT_TRUE(mixture.has_experts(1));
+}
+
 TEST(Observation, goes_through_json_unchanged) {
   Observation seen;
   seen.end = Observation::End::failed;

@@ -65,6 +65,36 @@ TEST_F(CallBuilderTest, shares_cover_each_column_once_and_are_cut_at_grains) {
   }
 }
 
+// Expert e has e quarters of its neurons on the last unit.
+class ByExpert final : public UnitPlacement {
+ public:
+  const std::vector<ComputeUnit*>& units() const override { return none_; }
+  std::optional<Shares> shares_of_expert(std::int16_t, std::uint32_t expert, std::uint32_t) const override {
+    return Shares{1 - 0.25 * expert, 0.25 * expert};
+  }
+
+ private:
+  std::vector<ComputeUnit*> none_;
+};
+
+TEST_F(CallBuilderTest, experts_have_shares_of_their_own_where_rows_are_neurons) {
+  const ByExpert placement;
+  ModelConfig config = tiny_mixture();
+  config.ffn = 4 * kTileRows;
+  CallOptions options{variant::kFloat};
+  options.placement = &placement;
+  start(config, 4, 2, options);
+  shares_ = {1, 0};  // of all else
+  std::map<std::int16_t, std::uint32_t> neurons;
+  for (const Call& c : calls()) {
+    if (c.unit == 0) continue;
+    ASSERT_TRUE((c.call.is<ops::Matmul, ops::Glu, ops::Gather>())) << describe(c.call);
+    ASSERT_GE(c.call.expert, 1);
+    if (c.call.layer == 0 && c.call.is<ops::Glu>()) neurons[c.call.expert] += c.call.slice.count;
+  }
+  EXPECT_EQ(neurons, (std::map<std::int16_t, std::uint32_t>{{1, kTileRows}, {2, 2 * kTileRows}, {3, 3 * kTileRows}, {4, 4 * kTileRows}}));
+}
+
 TEST_F(CallBuilderTest, each_unit_replicates_and_the_first_one_does_what_is_not_shared_out) {
   for (const ModelConfig& config : families()) {
     start(config, 3, 3);

@@ -8,10 +8,18 @@ from pathlib import Path
 import numpy as np
 import vitro
 from conftest import ROOT
+from oracle import Shape
 from vitro.base.trees import nested
 
 CONFIGS = ROOT / "configs"
 EMBEDDED = CONFIGS / "models" / "embedded"
+# Families whose FFNs are not all alike, with random weights: beside the embedded model of a kind, in the pairs and the draws.
+OTHERS = {"leading dense": Shape(arch="deepseek", layers=4, weights="of_all", experts=8, experts_used=2, width=128, ffn=64, plain_ffn=192,
+                                 shared_count=1, dense_layers=1, context=256),
+          "normed": Shape(arch="bitnet-b1.58", half_split=True, sub_norms=True, activation="relu_squared", layers=4, width=128, ffn=192,
+                          context=256)}
+FAMILIES = {"mixture": "leading dense", "dense": "normed"}
+LAYERS = {"dense": 4, "mixture": 3, "leading dense": 4, "normed": 4}
 MODELS = {"dense": EMBEDDED / "stories-reglu-3m.f16.gguf", "mixture": EMBEDDED / "stories-moe-6m.f16.gguf"}
 DEVICE = CONFIGS / "devices" / "oneplus12.yaml"
 ACCELERATOR = {"sim": "npu", "host": "cpu1"}  # on host a core stands for the unit: prepared chains in place of graphs
@@ -57,20 +65,22 @@ WORKLOADS = {
                          "scorer": {"kind": "log_probability"}}},
 }
 PAIRED_WORKLOADS = ("kept in flash", "restored")
-CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts")
+CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts",
+            "streamed hot")
 # Others with one more key: a graph for each launch of experts, and moves and parts of norms and attention that a core computes.
 VARIED = {"exact experts": ("paged experts", {"ffn.experts.shapes": "exact"}), "unfused layers": ("layers", {"graph.fuse": "none"})}
 EXPERTS = ("experts", "paged experts", "streamed experts", "bundled experts", "cached experts", "expert cache", "no look-ahead",
            "exact experts")
 HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundled experts", "hot apart", "llmflash window",
-        "cached experts", "expert cache", "no look-ahead", "exact experts")  # of FFNs
+        "cached experts", "expert cache", "no look-ahead", "exact experts", "streamed hot")  # of FFNs
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
 GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
          "bundled experts", "hot apart", "llmflash window", "prompts", "cached experts", "expert cache", "no look-ahead",
-         "embedding in flash", *VARIED, *GPU)
+         "embedding in flash", "hot by layer", "streamed hot", *VARIED, *GPU)
+OF_OTHERS = (*CLUSTERS, "paged", "hot by layer", "experts")  # that the other families run
 
 
 @dataclass(frozen=True)
@@ -90,10 +100,12 @@ def all_cells():
     """-> every cell but those that a part's own law refuses, since a dense model has no experts, a GPU's products without one, and those
     without an oracle: no core takes a chunk's attention over staged keys and values as a neural engine does
     (tests/engine/transformer/staged_attention_test.cpp)."""
-    cells = [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, MODELS, ACCELERATOR)]
+    cells = [Cell(*values) for values in itertools.product(PARTS, PRODUCTS, KV, WORKLOADS, (*MODELS, *OTHERS), ACCELERATOR)]
     return [cell for cell in cells
             if (cell.parts in GPU or cell.products not in GPU_PRODUCTS)
-            and (cell.parts not in EXPERTS or (cell.model != "dense" and not (cell.kv in STAGED and cell.machine == "sim")))]
+            and (cell.model in MODELS or cell.parts in OF_OTHERS)
+            and (cell.parts not in EXPERTS or (cell.model not in ("dense", "normed")
+                                               and not (cell.kv in STAGED and cell.machine == "sim")))]
 
 
 def pairs():
@@ -144,6 +156,16 @@ def _parts(cell, loads):
                   {"batch": 4, "hot": "50%", "attention": "50%", "head": "0%"}]
         return {"policy": "neuron_cluster", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits,
                 "ffn.clusters.hot_cluster": 64} | (APART if cell.parts == "hot apart" else {})
+    if cell.parts == "hot by layer":  # of whole matrices
+        rest = [f"{25 * layer}%" for layer in range(1, LAYERS[cell.model])]
+        if "mixture" in (cell.model, *(kind for kind, other in FAMILIES.items() if other == cell.model)):
+            rest[-1] = [f"{10 * expert}%" for expert in range(8)]
+        splits = [{"batch": 1, "hot_by_layer": ["0%", *rest], "attention": "25%", "head": "25%"}, {"batch": 4, "hot": "50%"}]
+        return {"policy": "dense", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits}
+    if cell.parts == "streamed hot":
+        splits = [{"batch": 1, "hot": "50%", "streamed": "25%", "attention": "25%"}, {"batch": 4, "hot": "25%", "streamed": "10%"}]
+        return {"policy": "neuron_cluster", "units": ["cpu0"], "placement.unit": unit, "placement.splits": splits,
+                "ffn.clusters.hot_cluster": 16}
     if cell.parts == "embedding in flash":
         return {"policy": "dense", "threads": 2, "weights.embedding": "flash"}
     if cell.parts == "core and gpu":

@@ -4,10 +4,11 @@ import sys
 
 import pytest
 from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import (COMMON, GPU, KV, MODELS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS, PRODUCTS, all_cells, contract_of,
+from cells import (COMMON, GPU, KV, MODELS, OTHERS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS, PRODUCTS, all_cells, contract_of,
                    embedding_apart, experiment, like_itself, oracle, outcome)
 from conftest import opencl_platforms
 from draw import ADAPTERS
+from oracle import random_model, write_gguf
 
 LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than another
 
@@ -18,14 +19,18 @@ def weights(tmp_path_factory, has_native):
     folder, made = tmp_path_factory.mktemp("weights"), {}
 
     def file(model, scheme, apart=False):
+        if model in OTHERS and (model, "") not in made:
+            made[model, ""] = folder / f"{model}.gguf"
+            write_gguf(random_model(OTHERS[model], seed=4), made[model, ""])
+        base = made[model, ""] if model in OTHERS else MODELS[model]
         if scheme == "f16" and not apart:
-            return MODELS[model]
+            return base
         key = (model, scheme, apart)
         if key not in made:
             made[key] = folder / f"{model}.{scheme}{'.apart' if apart else ''}.gguf"
             matrices = ["--embedding", "bf16", "--output", "q8_0"] if apart else []
             layers = "q8_0" if scheme == "f16" else scheme  # what there is needs no scheme
-            subprocess.run([sys.executable, "-m", "vitro", "quantize", str(MODELS[model]), str(made[key]), "--scheme", layers, *matrices],
+            subprocess.run([sys.executable, "-m", "vitro", "quantize", str(base), str(made[key]), "--scheme", layers, *matrices],
                            check=True, capture_output=True)
         return made[key]
     return file
@@ -36,16 +41,17 @@ def file_of(cell, weights):
 
 
 @pytest.fixture(scope="module")
-def adapters(tmp_path_factory, has_native):
+def adapters(tmp_path_factory, weights):
     """model -> `engine.lora.adapters` of files for it."""
-    folder, made = tmp_path_factory.mktemp("adapters"), {}
+    folder, made, base = tmp_path_factory.mktemp("adapters"), {}, weights
 
     def of(model):
         if model not in made:
-            weights = weights_of(MODELS[model])
+            weights = weights_of(base(model, "f16"))
+            arch = OTHERS[model].arch if model in OTHERS else "llama"
             matrices = {"all": ATTENTION + FFN, "attention": ("attn_q", "attn_v")}
             made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices[name], rank=rank, seed=rank),
-                                                                    folder / f"{model}.{name}.gguf"))}
+                                                                    folder / f"{model}.{name}.gguf", arch))}
                            for name, rank in zip(ADAPTERS, (4, 7))]
         return made[model]
     return of
@@ -75,5 +81,5 @@ def matrix(machine):
     """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, staged keys and values, and what
     else is PAIRED are paired and drawn."""
     cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv not in PAIRED_KV and cell.machine == machine
-             and cell.workload not in PAIRED_WORKLOADS and cell.products not in PAIRED_PRODUCTS]
+             and cell.model in MODELS and cell.workload not in PAIRED_WORKLOADS and cell.products not in PAIRED_PRODUCTS]
     return [cells[first:first + 24] for first in range(0, len(cells), 24)]

@@ -1,10 +1,10 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down."""
 import random
 
-from cells import DEVICE, JUDGED, MODELS
+from cells import DEVICE, FAMILIES, JUDGED, LAYERS, MODELS
 from vitro.base.trees import nested
-from vitro.torture.draw import (SCHEMES, WORDS, activations, coded, exact_tables, fused, kv, kv_place, methods, neurons_ahead, numerics,
-                                parts, resident, shapes, staged)
+from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, coded, exact_tables, fused, kv, kv_place, methods, neurons_ahead,
+                                numerics, parts, resident, shapes, staged)
 
 SPARE = "cpu7"
 ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
@@ -25,10 +25,13 @@ def draw(seed, loads):
     engine = shared | parts(rng, model, machine, loads) | kv_place(rng) | methods(rng)
     engine |= staged(random.Random(f"staged {seed}"), engine) | resident(random.Random(f"resident {seed}"), engine)
     engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
+    engine |= by_layer(random.Random(f"by layer {seed}"), engine, LAYERS[model], 8 if model == "mixture" else 1)
     engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), model, engine)
     engine |= shapes(random.Random(f"shapes {seed}"), engine)
     engine |= _on_cores(random.Random(f"on cores {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
     scheme = _with_outliers(random.Random(f"outliers {seed}"), scheme)
+    scheme = random.Random(f"wide codes {seed}").choice((scheme, "w8g64z", "w8g128zr")) if scheme == "q8_0" else scheme
+    model = _other_family(random.Random(f"family {seed}"), model, engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     _judged(random.Random(f"judged {seed}"), workload, memory)
     lora = _lora(rng, workload)
@@ -50,6 +53,12 @@ def _oracle(tree, shared, engine):
         own |= {key: value for key, value in spare.items() if key in own}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}
     return oracle
+
+
+def _other_family(rng, model, engine):
+    """Of as many layers with experts, one of which has none before them: a list of shares by layer is of another model."""
+    other = rng.random() < 0.25 and "hot_by_layer" not in engine.get("placement.splits", [{}])[0]
+    return FAMILIES[model] if other else model
 
 
 def _with_outliers(rng, scheme):

@@ -1,7 +1,7 @@
 """Parts compose: every combination gives the tokens that its numeric contracts give on cores, on host and in sim, or a refusal that the
 project allows (docs/guide/composing-an-engine.md)."""
 import pytest
-from cells import MODELS, all_cells, experiment, outcome, pairs
+from cells import MODELS, OTHERS, all_cells, experiment, outcome, pairs
 from checking import LOADS, adapters, check, right, weights  # noqa: F401 (fixtures)
 from draw import MAY_BE_REFUSED, draw
 from vitro.errors import ConfigError
@@ -24,6 +24,9 @@ def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_acce
     by_neuron = [engine for engine in engines if engine["ffn"]["kind"] == "clusters" and "lora" in engine]
     assert {engine["lora"]["order"] for engine in by_neuron} == {"a_bx", "ab_x"}
     assert any("unit" in engine["placement"] and "fuse" in engine.get("graph", {}) for engine in engines)
+    splits = [split for engine in engines for split in engine["placement"].get("splits", ())]
+    assert {"hot_by_layer", "streamed"} <= {key for split in splits for key in split}
+    assert {draw(seed, LOADS)[0] for seed in range(40)} == {*MODELS, *OTHERS}
     assert any(engine["ffn"].get("experts", {}).get("shapes") == "exact" and engine["weights"]["kind"] != "dram" for engine in engines)
 
 

@@ -52,7 +52,7 @@ def test_regions_are_as_large_as_their_shares(tmp_path):
 
 @pytest.mark.parametrize("by_layer, said", [
     (["10%", "20%"], "has 2 entries (expected one for each of the model's 4 layers)"),
-    (["10%"] * 3 + [["10%", "20%"]], "has 2 shares for layer 3 (expected 1, or one for each of its 1 experts)"),
+    (["10%"] * 3 + [["10%", "20%"]], "has 2 shares for layer 3 (expected 1)"),
     (["10%"] * 3 + ["120%"], '"120%" is no share'),
     (["10%"] * 3 + [[]], "has an empty list"),
     ([], "is empty (expected a share for each layer)"),
@@ -66,8 +66,32 @@ def test_a_list_that_does_not_fit_is_named_where_it_stands(by_layer, said, tmp_p
     assert said in str(refused.value) and "e.yaml:" in str(refused.value) and "splits.hot_by_layer" in str(refused.value)
 
 
-def test_other_ffns_have_no_layers_of_their_own():
-    run = experiment(RELU, "sim", 100, {"splits": [{"batch": 1, "hot_by_layer": ["10%"] * 4}]})
-    run["engine"] |= {"ffn": {"kind": "dense"}, "weights": {"kind": "streamed"}}
-    with pytest.raises(vitro.ConfigError, match="hot_by_layer: needs FFNs that compute neuron by neuron"):
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("model", [RELU, MIXTURE])
+@pytest.mark.parametrize("kind", ["dram", "paged", "streamed"])
+def test_whole_ffns_have_shares_of_their_layers_and_experts(model, machine, kind):
+    rng = random.Random(f"{model} {machine} {kind}")
+    case = REFERENCE["models"][model]["greedy"][0]
+    splits = [{"batch": 1, "hot_by_layer": shares(rng, model), "attention": "50%"}, {"batch": 4, "hot": percent(rng)}]
+    run = experiment(model, machine, 100 if kind == "dram" else 60, {"splits": splits}, prompt=case["prompt"])
+    run["engine"] |= {"ffn": {"kind": "dense"}, "weights": {"kind": kind}}
+    assert vitro.run(run)["tokens"] == case["ids"][:12]
+
+
+def test_a_layer_of_whole_matrices_is_cut_at_its_own_share(tmp_path):
+    run = experiment(RELU, "sim", 100, {"splits": [{"batch": 4, "hot_by_layer": ["0%", "25%", "50%", "100%"]}]})
+    run["engine"] |= {"ffn": {"kind": "dense"}, "weights": {"kind": "dram"}}
+    run["engine"]["hybrid"]["prefill"] = False
+    vitro.run(run, out=tmp_path)
+    decided = [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()]
+    of_unit = [d["what"].split(",")[0] for d in decided if d["kind"] == "split" and d["where"] == "npu" and "ffn_gate" in d["what"]]
+    counts = [int(what.rsplit("+", 1)[1]) for what in of_unit]
+    neurons = counts[3]
+    assert counts == [0, neurons // 4, neurons // 2, neurons] and neurons > 0
+
+
+def test_graphs_of_experts_have_no_shares():
+    run = experiment(MIXTURE, "sim", 100, {"splits": [{"batch": 1, "hot_by_layer": ["10%"] * 3}]})
+    run["engine"] |= {"ffn": {"kind": "experts"}, "weights": {"kind": "streamed"}}
+    with pytest.raises(vitro.ConfigError, match="hot_by_layer: has nothing to act on"):
         vitro.run(run)

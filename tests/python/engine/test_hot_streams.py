@@ -39,6 +39,27 @@ def test_tokens_are_those_of_memory(machine, seed, ids):
     assert vitro.run(given)["tokens"] == ids, (splits, layout)
 
 
+@pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.all) for seed in range(4, 12))])
+def test_experts_take_turns_and_their_tokens_are_those_of_memory(machine, seed):
+    rng = random.Random(f"experts {seed}")
+    case = REFERENCE["models"][MIXTURE]["greedy"][0]
+    hot = rng.randint(10, 100)
+    splits = [{"batch": 1, "hot": f"{hot}%", "streamed": f"{rng.randint(5, max(5, min(hot, 25)))}%", "attention": "50%"}]
+    more = {"engine": {"weights": {"experts": {"neurons_ahead": "64 KiB"}}}} if rng.random() < 0.5 else {}
+    given = experiment(machine, splits, share=rng.choice([25, 40, 75]), model=MIXTURE, prompt=case["prompt"], **more)
+    assert vitro.run(given)["tokens"] == case["ids"][:12], splits
+
+
+def test_an_expert_that_is_chosen_is_read_and_no_other(tmp_path):
+    splits = [{"batch": 1, "hot": "100%", "streamed": "25%"}]
+    result = vitro.run(experiment("sim", splits, share=95, model=MIXTURE, engine={"prefill_chunk": 4}), out=tmp_path)
+    decided = [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()]
+    streams = [d["what"] for d in decided if d["kind"] == "stream"]
+    assert streams and all(" expert " in what for what in streams)
+    assert result["metrics"]["flash_bytes_read"]["decode"] > 0
+
+
 def tracks(folder):
     trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
     names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e.get("ph") == "M" and e["name"] == "thread_name"}
@@ -97,7 +118,8 @@ def refusal(given):
 def test_what_can_not_be_is_refused():
     message = refusal(experiment("sim", [{"batch": 1, "hot": "10%", "streamed": "20%"}]))
     assert "streamed" in message and "more than the 10% that are hot" in message
-    message = refusal(experiment("sim", [{"batch": 1, "hot": "20%", "streamed": "20%"}], model=MIXTURE))
-    assert "router has not chosen" in message
+    whole = experiment("sim", [{"batch": 1, "hot": "20%", "streamed": "20%"}])
+    whole["engine"] |= {"ffn": {"kind": "dense"}, "weights": {"kind": "streamed"}}
+    assert "streamed: is of neurons that are read one by one" in refusal(whole)
     message = refusal(experiment("sim", [{"batch": 1, "hot": "100%", "streamed": "100%"}], share=10))
     assert "engine.placement.splits.streamed" in message and "need room" in message

@@ -46,10 +46,14 @@ def test_weights_that_come_and_graphs_that_are_cut_otherwise(mixture, dense, mac
 
 @pytest.mark.parametrize("machine", ["sim", "host"])
 def test_neuron_by_neuron(mixture, dense, machine):
-    shape, path = mixture
-    if shape.dense_layers:
-        pytest.skip("FFNs of two widths are refused (tests/python/model/test_mixture_files.py)")
-    assert tokens(path, machine, {"policy": "neuron_cluster"}, memory={"budget": "64 MiB"}) == dense
+    assert tokens(mixture[1], machine, {"policy": "neuron_cluster"}, memory={"budget": "64 MiB"}) == dense
+
+
+@pytest.mark.parametrize("engine", [{"policy": "llmflash"}, {"policy": "neuron_cluster", "weights": {"kind": "paged"}},
+                                    {"policy": "neuron_cluster", "weights": {"kind": "bundles", "experts": {"neurons_ahead": "64 KiB"}}}],
+                         ids=str)
+def test_neurons_that_come_and_go(mixture, dense, engine):
+    assert tokens(mixture[1], "sim", engine, memory={"ffn_in_dram": "60%"}) == dense
 
 
 @pytest.mark.parametrize("machine, unit", [("sim", "ane0"), ("host", "cpu1")])

@@ -1,4 +1,5 @@
 """Test-time scaling from the outside: experiment keys, results, a Python judge, the command line."""
+import json
 import math
 from collections import Counter
 
@@ -8,6 +9,7 @@ import pytest
 import vitro
 from conftest import ROOT
 from vitro.model.make import make_model, spec_with
+from vitro.trace import hot_experts
 
 STORIES = ROOT / "configs" / "models" / "embedded" / "stories-reglu-3m.f16.gguf"
 MIXTURE = ROOT / "configs" / "models" / "embedded" / "stories-moe-6m.f16.gguf"
@@ -87,8 +89,60 @@ def test_shapes_alone_scale_with_drawn_scores(native):
     assert [len(sample["tokens"]) for sample in result["scaling"]["samples"]] == [20, 20]
     assert result.metric("scaling.rounds") == 4
     assert result.metric("scaling.generated_tokens") == 8 * 20  # eight at every step, also those of beams that were given up
-    with pytest.raises(vitro.ConfigError, match="expected drawn"):
+    with pytest.raises(vitro.ConfigError, match="expected drawn, or model"):
         vitro.run(drawn, overrides={"workload.scaling.scorer": {"kind": "log_probability"}})
+
+
+@pytest.mark.parametrize("kind", ["shape", "gguf"])
+def test_a_judge_beside_shapes_is_priced_and_chooses_as_drawn_scores_do(native, kind):
+    shapes = {"format": "q4_0", "shape": {"layers": 2, "width": 256, "heads": 4, "ffn": 512, "vocab": 512, "context": 128}}
+    scaling = {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 5}}
+    drawn = experiment(scaling, prompt_tokens=8)
+    del drawn["workload"]["prompt"]
+    drawn |= {"machine": "sim", "device": str(ONEPLUS12), "model": shapes, "engine": {"numerics": False}}
+    judge = {"shape": {"layers": 1, "width": 128, "heads": 4, "ffn": 256, "vocab": 300, "context": 64}}
+    if kind == "gguf":
+        judge = {"gguf": str(MIXTURE), "token": "He"}
+    alone, judged = vitro.run(drawn), vitro.run(drawn, overrides={"workload.scaling.scorer": {"kind": "model"} | judge})
+    assert judged["tokens"] == alone["tokens"]
+    assert [s["score"] for s in judged["scaling"]["samples"]] == [s["score"] for s in alone["scaling"]["samples"]]
+    # The prompt once, and in each of four rounds what was added to four texts.
+    assert judged.metric("scaling.scoring_rows") == 8 + 4 * 4 * 5
+    assert judged.metric("scaling.latency_ms") > alone.metric("scaling.latency_ms")
+    assert judged["event_hash"] == vitro.run(drawn, overrides={"workload.scaling.scorer": {"kind": "model"} | judge})["event_hash"]
+
+
+def test_a_judge_of_shapes_is_read_from_a_file_beside_the_experiment(native, tmp_path):
+    (tmp_path / "judge.yaml").write_text("format: q8_0\nshape: {layers: 1, width: 128, heads: 4, ffn: 256, vocab: 300, context: 64}\n")
+    drawn = experiment(BEST_OF_4 | {"scorer": {"kind": "model", "shape": "judge.yaml"}})
+    drawn |= {"machine": "sim", "device": str(ONEPLUS12), "engine": {"numerics": False}}
+    (tmp_path / "e.yaml").write_text(json.dumps(drawn))
+    assert vitro.run(tmp_path / "e.yaml").metric("scaling.scoring_rows") > 0
+    for engine, scorer, says in (({}, {}, "has no weights, and engine.function computes values"),
+                                 ({"numerics": False}, {"gguf": "a.gguf"}, "can not be combined with gguf"),
+                                 ({"numerics": False}, {"suffix": " so"}, "is text, and a model of shapes has no tokenizer")):
+        drawn["engine"] = engine
+        drawn["workload"]["scaling"]["scorer"] = {"kind": "model", "shape": str(tmp_path / "judge.yaml")} | scorer
+        with pytest.raises(vitro.ConfigError, match=says):
+            vitro.run(drawn)
+
+
+def test_a_recording_tells_a_judge_from_the_model_and_is_replayed_beside_one(native, tmp_path):
+    """Both are mixtures: the routers of both are asked, and both ask the recording in the second run."""
+    scored = experiment(BEST_OF_4 | {"scorer": {"kind": "model", "gguf": str(MIXTURE), "token": "He"}}, output_tokens=6)
+    scored["model"] = {"gguf": str(MIXTURE)}
+    recorded = vitro.run(scored, overrides={"engine.record": str(tmp_path / "r.vtrc")})
+    assert recorded.tokens == vitro.run(scored).tokens
+    replayed = vitro.run(scored, overrides={"engine.function": "replay", "engine.replay": str(tmp_path / "r.vtrc")})
+    assert [s["tokens"] for s in replayed["scaling"]["samples"]] == [s["tokens"] for s in recorded["scaling"]["samples"]]
+    assert replayed.metric("scaling.scoring_rows") == recorded.metric("scaling.scoring_rows")
+    alone = vitro.run(scored, overrides={"engine.record": str(tmp_path / "alone.vtrc"), "workload.scaling.scorer": {"kind": "drawn"}})
+    judged, plain = (vitro.Recording.load(tmp_path / name) for name in ("r.vtrc", "alone.vtrc"))
+    assert len(alone["scaling"]["samples"]) == 4
+    of_judge = [at for at in judged.experts(0)[0].tolist() if at[0] >= 2 ** 30]
+    assert len(of_judge) == recorded.metric("scaling.scoring_rows")
+    assert len(judged.experts(0)[0]) - len(of_judge) == len(plain.experts(0)[0])
+    assert all((one == other).all() for one, other in zip(hot_experts.loads(judged), hot_experts.loads(plain)))
 
 
 def test_a_reward_model_reads_drawn_tokens_as_the_text_that_they_are(native):

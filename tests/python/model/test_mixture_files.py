@@ -78,11 +78,11 @@ def refused(native, model, folder, message):
 
 
 @pytest.mark.parametrize("engine, message", [
-    ("policy: neuron_cluster",
-     "the first 1 layers of this mixture have an FFN of 96 neurons where an expert has 32 (expected dense or mmap)"),
+    ("units: [cpu0], placement: {unit: cpu1, splits: [{batch: 1, hot_by_layer: [[10%, 20%, 30%, 40%], 10%]}]}",
+     "splits.hot_by_layer: has 4 shares for layer 0 (expected 1)"),
     ("policy: npumoe, units: [cpu0, cpu1], moe: {units: [cpu1], loads: [[1, 0, 0, 0], [1, 0, 0, 0]]}",
      "engine.ffn.experts.loads: has 2 layers, but the model has 1 (expected the loads of this model)"),
-], ids=["neurons", "graphs"])
+], ids=["shares", "graphs"])
 def test_what_policies_say_of_a_layer_without_experts(native, tmp_path, engine, message):
     path = tmp_path / "model.gguf"
     oracle.write_gguf(oracle.random_model(DEEPSEEK, seed=1), path)

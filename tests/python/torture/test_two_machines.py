@@ -20,6 +20,15 @@ HARMLESS = [{"fault": "latency", "at": 2, "count": 6, "delay": "1 ms"}, {"fault"
 FEW, ALL = 4, 40
 
 
+def split(rng, engine, mixture):
+    """A core in place of the accelerator, with shares that differ by layer and expert, some of whose neurons do not stay."""
+    if rng.random() < 0.5:
+        return {}
+    engine = {"ffn.kind": "dense"} | engine | {"placement.splits": [{"batch": 2, "hot": "50%", "attention": "25%", "head": "25%"}]}
+    shares = engine | draw.by_layer(rng, engine, 3 if mixture else 4, 8 if mixture else 1)
+    return {"placement.unit": "cpu1", "placement.splits": shares["placement.splits"]}
+
+
 def drawn(seed):
     """-> an engine's keys and a schedule of faults that lose nothing. The virtual machine's cases are drawn with these functions; what is
     left out here is what may differ by time: a share of experts that follows from prices, and room that a budget happens to leave."""
@@ -32,6 +41,7 @@ def drawn(seed):
         engine["kv.keep"] = "recent"
     engine["weights.read_ahead"] = "16 KiB"
     engine |= draw.expert_cache(rng, "mixture" if mixture else "dense", engine)
+    engine |= draw.activations(random.Random(f"activations {seed}")) | split(random.Random(f"split {seed}"), engine, mixture)
     changes = {f"engine.{key}": value for key, value in engine.items()} | (MIXTURE if mixture else {})
     changes |= {"memory.ffn_in_dram": f"{rng.choice((25, 40, 60))}%", "workload.batch": rng.randint(1, 3)}
     kinds = [{"fault": fault, "at": rng.randint(0, 60), "count": rng.randint(1, 20)} for fault in
@@ -43,7 +53,8 @@ def drawn(seed):
 
 
 def decided(machine, changes, folder, faults):
-    changes = changes | {"workload.output_tokens": 8, "engine.units": ["cpu0", "cpu1"]}
+    units = ["cpu0"] if "engine.placement.unit" in changes else ["cpu0", "cpu1"]
+    changes = changes | {"workload.output_tokens": 8, "engine.units": units}
     changes |= {"faults": {"entries": faults}} if faults else {}
     result = vitro.run(QUICKSTART, machine=machine, overrides=changes, out=folder)
     return result, (folder / "decisions.jsonl").read_text()

@@ -52,6 +52,9 @@ ClusterFfn::ClusterFfn(Machine& machine, GraphCache& graphs, NeuronStore& store,
   // At least one per unit, so that clusters which add to the one before them still run side by side, and the accelerator's.
   const Bytes least = options_.pipeline.units.size() + (hot_ ? 1 : 0), sum = 4 * rows * width;
   lease(sum * std::min(clusters + (hot_ ? 1 : 0), std::max(options_.partials / sum, least)), partials_);
+  if (!options_.norm_eps) return;
+  lease_for_norm();
+  if (hot_) hot_->share(gate_, up_, hidden_, store_.neurons());
 }
 
 // Of a dense step they follow from which parts of its clusters are read together.
@@ -143,6 +146,8 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   if (hot_ && options_.look_ahead != nullptr) co_await options_.look_ahead->arrive_all();  // any block may become hot now
   choose_hot(*step);
   if (options_.adapters) co_await adapt_inputs(step.get());
+  if (options_.norm_eps) sum_apart(*step);
+  if (options_.norm_eps && !step->every_neuron) co_await clear_hidden(step.get());
 
   TaskScope scope(machine_.executor);
   for (std::uint32_t g = 0; g < step->groups.size(); ++g) {
@@ -154,6 +159,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   if (options_.adapters && !options_.adapters->multiplies()) co_await adapt_hidden(step.get());
   co_await reduce(step.get());
   if (options_.adapters && options_.adapters->multiplies()) co_await adapt_hidden(step.get());
+  if (options_.norm_eps) co_await divide_by_norm(step.get());
   if (hot_) hot_->release(layer);
   failed_ = false;
 }
@@ -270,7 +276,7 @@ Task<void> ClusterFfn::adapt_hidden(const Step* step) {
       cold->insert(cold->end(), neurons->begin(), neurons->end());
     }
     std::vector<NeuronAdapters::Hidden> parts;
-    if (step->hot[g] > 0) parts.push_back({hot_->hidden(step->layer, step->groups[g].expert, step->first_row[g], rows), nullptr});
+    if (step->hot[g] > 0) parts.push_back(hot_->hidden(step->layer, step->groups[g].expert, step->first_row[g], rows));
     View hidden;
     hidden.memory = hidden_;
     hidden.offset = Bytes{4} * step->first_row[g] * store_.neurons();

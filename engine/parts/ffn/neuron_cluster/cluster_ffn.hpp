@@ -2,6 +2,7 @@
 // partial sums in neuron order.
 #pragma once
 #include <map>
+#include <optional>
 
 #include "engine/ops/contract.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
@@ -28,6 +29,7 @@ struct ClusterFfnOptions {
   std::vector<float> thresholds{0};  // a neuron is active when |act(gate)| is above that of its layer; one entry: for all
   std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
   NeuronLookAhead* look_ahead = nullptr;                // null: experts are not foreseen
+  std::optional<float> norm_eps = {};                   // an RMS norm over all neurons comes before Down, whose rows hold its weights
   bool measure = false;                                 // every gate is computed, and those are dropped that the predictor left out
 };
 
@@ -63,6 +65,7 @@ class ClusterFfn final : public FfnBlock {
     std::vector<std::uint32_t> first_row;  // of each group in the wide buffers
     std::vector<IndexList> predicted;      // by group, when measured
     std::uint32_t partials = 0;            // most of each group
+    std::vector<View> outputs;             // of the groups, where what they sum up is not the output yet
     std::vector<std::uint32_t> hot;        // neurons of each group that the hot region computes, from 0 on
     std::uint32_t sequences = 0;           // that its rows belong to
     bool decodes = false;                  // one row of each
@@ -92,6 +95,10 @@ class ClusterFfn final : public FfnBlock {
   Task<void> adapt_inputs(const Step* step);
   Task<void> adapt_hidden(const Step* step);
   Task<void> run_on_first(Chain chain);
+  void lease_for_norm();
+  void sum_apart(Step& step) const;
+  Task<void> clear_hidden(const Step* step);
+  Task<void> divide_by_norm(const Step* step);
 
   Machine& machine_;
   GraphCache& graphs_;
@@ -103,6 +110,8 @@ class ClusterFfn final : public FfnBlock {
   IndexList all_neurons_;
   std::map<std::int16_t, std::unique_ptr<Step>> ahead_;  // layers whose neurons are being read
   Lease gate_, up_, hidden_, partials_;                  // [max_rows, neurons] x 3, partial sums
+  // Of a norm: [neurons] zeros, [width] ones, [max_rows] 1 / norm, [max_rows, width] sums before they are divided.
+  Lease silent_, ones_, scales_, sums_;
   PredictionStats predictions_;
   bool failed_ = false;  // a step that has not ended well
 };

@@ -33,6 +33,13 @@ HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, H
   }
 }
 
+void HotRegion::share(Lease gate, Lease up, Lease hidden, std::uint32_t neurons) {
+  gate_ = std::move(gate);
+  up_ = std::move(up);
+  hidden_ = std::move(hidden);
+  shared_ = neurons;
+}
+
 void HotRegion::start() {
   const NeuronCache& cache = store_.cache();
   const std::uint32_t per_cluster = blocks_per_cluster();
@@ -179,10 +186,11 @@ Task<void> HotRegion::read(Read next) {
 }
 
 View HotRegion::wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const {
+  const std::uint32_t width = shared_ > 0 ? shared_ : neurons;
   View view;
   view.memory = lease;
-  view.offset = Bytes{4} * first_row * neurons;
-  view.shape = {rows, neurons, 0};
+  view.offset = Bytes{4} * first_row * width;
+  view.shape = {rows, width, 0};
   return view;
 }
 
@@ -191,9 +199,10 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   const auto neurons = static_cast<std::uint32_t>(rows->size()), count = static_cast<std::uint32_t>(group.rows->size());
   const auto weights = [&](NeuronStore::Matrix matrix) {
     View view = store_.view(matrix);
-    view.shape[0] = neurons;
+    view.shape[0] = shared_ > 0 ? shared_ : neurons;
     return view;
   };
+  const IndexList named = shared_ > 0 ? rows : nullptr;  // of wider operands
   KernelCall base;
   base.layer = layer;
   base.expert = group.expert;
@@ -216,11 +225,12 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   };
   const NeuronAdapters::Rows adapted{layer, &group, first_row};
   product(NeuronStore::Matrix::gate, gate_out);
-  if (options_.adapters) options_.adapters->append_added(Role::ffn_gate, adapted, nullptr, gate_out, chain);
+  if (options_.adapters) options_.adapters->append_added(Role::ffn_gate, adapted, named, gate_out, chain);
   product(NeuronStore::Matrix::up, up_out);
-  if (options_.adapters) options_.adapters->append_added(Role::ffn_up, adapted, nullptr, up_out, chain);
+  if (options_.adapters) options_.adapters->append_added(Role::ffn_up, adapted, named, up_out, chain);
   KernelCall glu = base;
   glu.op = ops::Glu{options_.activation};
+  glu.rows = named;
   glu.in = {gate_out, up_out};
   glu.out = {hidden};
   chain.push_back(std::move(glu));
@@ -266,9 +276,22 @@ Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) 
   }
 }
 
+// However the run of an FFN ends, the buffer is free for the one that waits behind it.
+class HotRegion::Turn {
+ public:
+  Turn(HotRegion& region, std::uint32_t ffn) : region_(region), ffn_(ffn) {}
+  Turn(const Turn&) = delete;
+  ~Turn() { region_.end_turn(ffn_); }
+
+ private:
+  HotRegion& region_;
+  std::uint32_t ffn_;
+};
+
 Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out) {
   const std::uint32_t f = store_.ffn_of(layer, group->expert);
-  while (ffns_[f].reads > 0) co_await read_done_.changed();
+  const Turn turn(*this, f);
+  while (ffns_[f].reads > 0 || (ffns_[f].waits && error_.empty())) co_await read_done_.changed();
   if (!error_.empty()) throw RunError(error_);
   Ffn& ffn = ffns_[f];
   VITRO_CHECK(first_row + group->rows->size() <= options_.max_rows, "a step beyond the limits of the hot region");
@@ -288,13 +311,14 @@ Task<void> HotRegion::run(std::int16_t layer, const FfnGroup* group, std::uint32
 
 Task<void> HotRegion::settle() {
   co_await scope_.join();
-  for (Ffn& ffn : ffns_) ffn.held = false;
+  for (Ffn& ffn : ffns_) ffn.held = ffn.waits = false;
   streams_.clear();
 }
 
 void HotRegion::start_anew() {
   for (Ffn& ffn : ffns_) {
     ffn.hot = ffn.streamed = ffn.reads = 0;
+    ffn.waits = false;
     ffn.row_offsets = nullptr;
   }
   stream_ = {};

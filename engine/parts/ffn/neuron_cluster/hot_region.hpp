@@ -2,7 +2,8 @@
 // hottest first, stay in DRAM cluster by cluster and are computed densely by an accelerator (section 4.1.2), without predictor,
 // gate test or reading on demand. How many depends on the rows of a step, so the region grows and shrinks with the batch
 // (section 4.1.3). The coldest of the hot clusters may be streamed: read for every step, in long sequential reads, while the attention
-// before their FFN runs (sections 4.4 and 5), into one buffer that the FFNs take in turns.
+// before their FFN runs (sections 4.4 and 5), into one buffer that the FFNs take in turns. Which experts of a mixture a step needs is known
+// when the router has chosen: theirs are read then, and the chosen ones of a layer take the buffer one after the other.
 #pragma once
 #include <algorithm>
 #include <deque>
@@ -73,10 +74,15 @@ class HotRegion {
   // The sum over the hot neurons for one group, into `out` [R, width]; first_row: of the group among the step's rows.
   // Requires: prepare() came before, and there are hot neurons. Throws RunError.
   Task<void> run(std::int16_t layer, const FfnGroup* group, std::uint32_t first_row, View out);
-  // What that run left of so many rows: activated neurons [rows, neurons()], until the next one.
-  View hidden(std::int16_t layer, std::int16_t expert, std::uint32_t first_row, std::uint32_t rows) const {
-    return wide(hidden_, first_row, rows, neurons(layer, expert));
+  // What that run left of so many rows: activated neurons, until the next one.
+  NeuronAdapters::Hidden hidden(std::int16_t layer, std::int16_t expert, std::uint32_t first_row, std::uint32_t rows) const {
+    const std::uint32_t hot = neurons(layer, expert);
+    return {wide(hidden_, first_row, rows, hot), shared_ > 0 ? rows_[hot / options_.cluster_neurons] : nullptr};
   }
+
+  // From here on Gate, Up and activated neurons go to the first columns of these, [max_rows, neurons] each, in place of own buffers: for
+  // who needs all neurons of a row side by side. Requires: no step has run.
+  void share(Lease gate, Lease up, Lease hidden, std::uint32_t neurons);
 
   // What a step used of the cold blocks of an FFN, `named` of them by the predictor and `hits` found in DRAM; near: those among the named
   // that stand where the next hot cluster would be. The region shrinks from the next step on when the cold ones of a whole step do not fit
@@ -100,6 +106,7 @@ class HotRegion {
     std::uint32_t streamed = 0;  // behind them, of the step that was prepared last
     std::uint32_t reads = 0;  // outstanding
     bool held = false;        // prepared, and not released
+    bool waits = false;       // for its turn with the buffer of what is streamed
     IndexList row_offsets;    // of its hot neurons; null: to be looked up
     std::list<std::uint32_t>::iterator recency;
   };
@@ -124,6 +131,9 @@ class HotRegion {
   std::uint32_t slot_of(std::uint32_t f, std::uint32_t neuron) const;
   void want_stream(std::uint32_t f, std::uint32_t sequences);
   void fill_stream();
+  void log_stream(std::uint32_t f) const;
+  class Turn;
+  void end_turn(std::uint32_t f);
   void begin_reads();
   void judge();
   std::uint32_t most(std::uint32_t sequences) const;
@@ -163,7 +173,8 @@ class HotRegion {
   std::set<std::pair<std::uint32_t, std::uint32_t>> graphs_begun_;  // clusters, rows
   Signal read_done_;
   TaskScope scope_;
-  Lease gate_, up_, hidden_;  // [max_rows, most neurons] each
+  Lease gate_, up_, hidden_;  // [max_rows, most neurons] each, or
+  std::uint32_t shared_ = 0;  // [max_rows, so many] each
 };
 
 }  // namespace vitro

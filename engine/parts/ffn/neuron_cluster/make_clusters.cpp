@@ -50,40 +50,25 @@ std::vector<ComputeUnit*> sharing_units(const UnitPlacement& placement) {
   return units.empty() ? placement.cores() : units;
 }
 
-// In the store's order. Throws ConfigError where the lists are not of this model.
-std::vector<double> by_ffn(const PlacementConfig::Split& split, const ModelConfig& model, const NeuronStore& store) {
+// In the store's order. Requires: the lists are of this model (check_by_layer).
+std::vector<double> by_ffn(const PlacementConfig::Split& split, const NeuronStore& store) {
   if (split.hot_by_layer.empty()) return {};
-  if (split.hot_by_layer.size() != model.layers) {
-    throw ConfigError(fmt::format("{}: has {} entries (expected one for each of the model's {} layers)", split.by_layer_at,
-                                  split.hot_by_layer.size(), model.layers));
-  }
   std::vector<double> shares(store.ffns());
-  for (std::size_t layer = 0; layer < model.layers; ++layer) {
-    const std::vector<double>& own = split.hot_by_layer[layer];
-    const std::size_t experts = store.experts();
-    if (own.size() != 1 && own.size() != experts) {
-      throw ConfigError(fmt::format("{}: has {} shares for layer {} (expected 1, or one for each of its {} experts)", split.by_layer_at,
-                                    own.size(), layer, experts));
-    }
+  const std::size_t experts = store.experts();
+  for (auto layer = store.first_layer(); layer < static_cast<std::int16_t>(split.hot_by_layer.size()); ++layer) {
+    const std::vector<double>& own = split.hot_by_layer[static_cast<std::size_t>(layer)];
     for (std::size_t expert = 0; expert < experts; ++expert) {
       const auto number = static_cast<std::int16_t>(experts > 1 ? static_cast<int>(expert) : -1);
-      shares[store.ffn_of(static_cast<std::int16_t>(layer), number)] = own[own.size() == 1 ? 0 : expert];
+      shares[store.ffn_of(layer, number)] = own[own.size() == 1 ? 0 : expert];
     }
   }
   return shares;
 }
 
-// The largest share of an FFN that a step streams. Throws ConfigError where a mixture's would: its experts are known too late.
+// The largest share of an FFN that a step streams.
 double most_streamed(const WeightsSetup& setup) {
   double most = 0;
-  for (const PlacementConfig::Split& split : setup.placement.splits()) {
-    if (split.streamed > 0 && setup.model.experts > 0) {
-      throw ConfigError(fmt::format("{}: hot neurons are read while the attention before them runs, when a mixture's router has not chosen "
-                                    "yet (expected 0% for a model of {} experts)",
-                                    split.streamed_at, setup.model.experts));
-    }
-    most = std::max(most, split.streamed);
-  }
+  for (const PlacementConfig::Split& split : setup.placement.splits()) most = std::max(most, split.streamed);
   return most;
 }
 
@@ -92,7 +77,7 @@ HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& cluster
   options.adapters = ffn.adapters;
   options.unit = setup.placement.accelerator();
   for (const PlacementConfig::Split& split : setup.placement.splits()) {
-    options.splits.push_back({split.batch, split.hot, by_ffn(split, setup.model, *setup.residency.neurons()), split.streamed});
+    options.splits.push_back({split.batch, split.hot, by_ffn(split, *setup.residency.neurons()), split.streamed});
   }
   options.cluster_neurons = clusters.hot_cluster;
   options.in_dram = clusters.hot_in_dram;
@@ -135,6 +120,7 @@ ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& cluste
   options.max_rows = setup.max_rows * options.experts_used;
   options.matmul = setup.matmul;
   options.activation = model.activation;
+  if (model.sub_norms) options.norm_eps = model.norm_eps;
   if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
   if (clusters.threshold) options.thresholds = {*clusters.threshold};
   options.measure = clusters.measure;

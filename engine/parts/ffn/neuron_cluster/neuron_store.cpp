@@ -36,6 +36,7 @@ NeuronStore::NeuronStore(Machine& machine, const WeightStore& weights, NeuronSto
     const BundleLayout layout = weight.bundles();
     VITRO_CHECK(ffns_.empty() || (layout.block == layout_.block && layout.neurons == layout_.neurons), "FFNs of unlike shape");
     layout_ = layout;
+    if (ffns_.empty()) first_layer_ = weight.layer;
     experts_ = weight.experts;
     for (std::uint32_t e = 0; e < experts_; ++e) {
       ffns_.push_back({weight.extent.file, weight.extent.offset + e * weight.matrix_bytes(), layout.bytes()});
@@ -139,7 +140,7 @@ Task<void> NeuronStore::load(UnitId issuer) {
 }
 
 std::uint32_t NeuronStore::ffn_of(std::int16_t layer, std::int16_t expert) const {
-  return static_cast<std::uint32_t>(layer) * experts_ + (expert < 0 ? 0 : static_cast<std::uint32_t>(expert));
+  return static_cast<std::uint32_t>(layer - first_layer_) * experts_ + (expert < 0 ? 0 : static_cast<std::uint32_t>(expert));
 }
 
 std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const {
@@ -315,7 +316,7 @@ View NeuronStore::view(Matrix matrix) const {
 
 void NeuronStore::add_scales(KernelCall& call, Matrix matrix, std::int16_t layer, std::int16_t expert) const {
   if (scales_.empty()) return;
-  const auto l = static_cast<std::size_t>(layer);
+  const auto l = static_cast<std::size_t>(layer - first_layer_);
   View view;
   view.memory = scale_leases_[l];
   view.shape = {call.in[0].shape[0], scales_[l].columns, 0};
@@ -328,7 +329,7 @@ void NeuronStore::add_scales(KernelCall& call, Matrix matrix, std::int16_t layer
 std::string NeuronStore::describe(std::uint32_t block) const {
   const std::uint32_t ffn = block / layout_.blocks();
   const std::string expert = experts_ > 1 ? fmt::format(" expert {}", ffn % experts_) : "";
-  return fmt::format("layer {}{} block {}", ffn / experts_, expert, block % layout_.blocks());
+  return fmt::format("layer {}{} block {}", ffn / experts_ + static_cast<std::uint32_t>(first_layer_), expert, block % layout_.blocks());
 }
 
 }  // namespace vitro

@@ -34,7 +34,8 @@ struct NeuronStoreOptions {
 
 class NeuronStore {
  public:
-  // Requires: `weights` holds Role::ffn_bundle for every layer, all of one shape.
+  // Requires: `weights` holds Role::ffn_bundle for every layer from some layer on, all of one shape. The FFNs of layers before it, such as
+  // the dense ones that a mixture may begin with, are none of the store's.
   NeuronStore(Machine& machine, const WeightStore& weights, NeuronStoreOptions options);
 
   // Leases the arena and fills the cache with the first neurons of every FFN, which a file packed by frequency holds
@@ -57,6 +58,7 @@ class NeuronStore {
   // An FFN is a layer's, or one expert's; they are numbered layer by layer.
   std::uint32_t ffns() const { return static_cast<std::uint32_t>(ffns_.size()); }
   std::uint32_t experts() const { return experts_; }
+  std::int16_t first_layer() const { return first_layer_; }  // that has neurons here
   std::uint32_t ffn_of(std::int16_t layer, std::int16_t expert) const;
 
   std::uint32_t block_of(std::int16_t layer, std::int16_t expert, std::uint32_t neuron) const;
@@ -127,6 +129,7 @@ class NeuronStore {
   Bytes run_ = 0;                        // whatever is kept of what a read brings is made of runs of so many bytes
   std::uint32_t blocks_ = 0;             // of one FFN
   std::vector<Extent> ffns_;
+  std::int16_t first_layer_ = 0;
   std::uint32_t experts_ = 1, staging_blocks_ = 0, stream_blocks_ = 0;
   std::optional<NeuronCache> cache_;
   Lease arena_;

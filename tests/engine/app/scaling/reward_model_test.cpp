@@ -34,7 +34,7 @@ ScorerConfig asks_for(const std::string& token, const std::string& against = "")
 }
 
 std::vector<double> rewards(const ScorerConfig& config, const std::vector<std::string>& answers, Bench& bench) {
-  RewardModel reward(bench.transformer(), *bench.decoder.residency, *bench.model.tokenizer, config, kPrompt, 128);
+  RewardModel reward(bench.transformer(), *bench.decoder.residency, bench.model.tokenizer.get(), config, {kPrompt}, 128);
   std::vector<Sample> samples(answers.size());
   std::vector<const Sample*> asked;
   for (std::size_t i = 0; i < answers.size(); ++i) {
@@ -173,7 +173,7 @@ std::vector<Scored> scored(const ScorerConfig& config, const std::string& gguf, 
   PolicyLimits limits = limits_of(6, 128);
   limits.value = value;
   Bench bench(limits, 1, threads, 1, gguf);
-  RewardModel reward(bench.transformer(), *bench.decoder.residency, *bench.model.tokenizer, config, kPrompt, 128);
+  RewardModel reward(bench.transformer(), *bench.decoder.residency, bench.model.tokenizer.get(), config, {kPrompt}, 128);
   std::vector<Scored> out;
   bench.host.run(judge_rounds(&reward, &out));
   EXPECT_EQ(bench.transformer().kv().live_blocks(), 0u) << "keys and values stayed behind";
@@ -227,9 +227,28 @@ TEST(RewardModel, a_round_computes_what_was_added) {
   EXPECT_EQ(scored(asks_the_head(), he.path(), true, 2)[2].scores, found[2].scores) << "units change nothing";
 }
 
+// Without a tokenizer a text has as many rows as prompt and sample have tokens, and scores are those of chance.
+TEST(RewardModel, where_nothing_is_computed_rows_are_those_of_tokens_and_scores_are_drawn) {
+  Bench bench(limits_of(4, 128));
+  ScorerConfig config = asks_for("");
+  config.drawn = true;
+  RewardModel reward(bench.transformer(), *bench.decoder.residency, nullptr, config, {{}, {70000, 2, 3}}, 128, 9);
+  std::vector<Sample> samples(2);
+  samples[0].tokens = {4, 5};
+  samples[1].tokens = {6, 7, 8};
+  std::vector<double> out;
+  bench.host.run(judge(&reward, {&samples[0], &samples[1]}, &out));
+  EXPECT_EQ(out, (std::vector<double>{drawn_score(samples[0], 9), drawn_score(samples[1], 9)}));
+  EXPECT_EQ(reward.rows(), 3u + 2 + 3) << "the prompt once";
+  reward.keep({});
+  EXPECT_EQ(bench.transformer().kv().live_blocks(), 0u);
+}
+
 TEST(RewardModel, more_than_one_token_or_a_text_beyond_the_context_are_refused) {
   Bench bench(limits_of(4, 128));
-  EXPECT_THROW(RewardModel(bench.transformer(), *bench.decoder.residency, *bench.model.tokenizer, asks_for("a whole sentence"), "", 128),
+  const Tokenizer* const tokenizer = bench.model.tokenizer.get();
+  const RewardModel::Prompt nothing{""};
+  EXPECT_THROW(RewardModel(bench.transformer(), *bench.decoder.residency, tokenizer, asks_for("a whole sentence"), nothing, 128),
                ConfigError);
   EXPECT_THROW(rewards(asks_for("He"), {std::string(2000, 'x')}, bench), RunError);
 }

@@ -44,7 +44,7 @@ class PlacementKinds : public testing::Test {
 
   std::unique_ptr<UnitPlacement> make(const PlacementConfig& config) { return make(config, *host_); }
   std::unique_ptr<UnitPlacement> make(const PlacementConfig& config, VirtualMachine& host) {
-    return kinds.find(config.kind)->make({host.machine(), config, chunk, decode_rows, kv_format, sequences});
+    return kinds.find(config.kind)->make({host.machine(), config, chunk, decode_rows, kv_format, sequences, whole_ffns});
   }
   std::string error_of(const PlacementConfig& config) { return error_of(config, *host_); }
   std::string error_of(const PlacementConfig& config, VirtualMachine& host) {
@@ -68,7 +68,7 @@ class PlacementKinds : public testing::Test {
   }
 
   Registry<PlacementKind> kinds;
-  std::uint32_t chunk = 8, decode_rows = 2, sequences = 1;
+  std::uint32_t chunk = 8, decode_rows = 2, sequences = 1, whole_ffns = 0;
   Format kv_format = Format::f32;
 
  private:
@@ -157,6 +157,24 @@ TEST_F(PlacementKinds, an_accelerator_beside_cores_takes_its_split_and_prompts) 
   EXPECT_THAT(whole->shares(BlockKind::embed, 5, false), ElementsAre(0.5, 0.5, 0));
   c.prefill = false;
   EXPECT_THAT(make(c)->shares(BlockKind::ffn, 5, false), ElementsAre(0.25, 0.25, 0.5)) << "the last split's";
+}
+
+TEST_F(PlacementKinds, whole_ffns_have_the_share_of_their_layer_and_of_their_expert) {
+  PlacementConfig c = with_splits(config("cores", {"cpu0", "cpu1"}));
+  c.splits[0].hot_by_layer = {{0}, {0.5, 1}, {0.75}};
+  const auto ffn = [](std::int16_t layer) { return Phase{.layer = layer, .block = BlockKind::ffn}; };
+  whole_ffns = 2;  // neurons of the third layer are computed by themselves
+  const auto placement = make(c);
+  EXPECT_THAT(placement->shares_of(ffn(0), 1), ElementsAre(0.5, 0.5, 0));
+  EXPECT_THAT(placement->shares_of(ffn(1), 1), ElementsAre(0.125, 0.125, 0.75)) << "the mean of the experts";
+  EXPECT_THAT(placement->shares_of(ffn(2), 1), ElementsAre(0.375, 0.375, 0.25)) << "as everywhere";
+  EXPECT_THAT(placement->shares_of(ffn(0), 4), ElementsAre(0.25, 0.25, 0.5)) << "another split";
+  EXPECT_THAT(placement->shares_of(ffn(1), 5), ElementsAre(0, 0, 1)) << "a prompt";
+  EXPECT_EQ(placement->shares_of(Phase{.layer = 0, .block = BlockKind::attention}, 1), placement->shares(BlockKind::attention, 1, false));
+  EXPECT_EQ(placement->shares_of_expert(0, 1, 1), std::nullopt);
+  EXPECT_THAT(placement->shares_of_expert(1, 0, 1).value(), ElementsAre(0.25, 0.25, 0.5));
+  EXPECT_THAT(placement->shares_of_expert(1, 1, 1).value(), ElementsAre(0, 0, 1));
+  EXPECT_EQ(placement->shares_of_expert(1, 1, 4), std::nullopt);
 }
 
 TEST_F(PlacementKinds, steps_of_more_sequences_than_the_last_split_are_no_prompts) {

@@ -17,8 +17,9 @@ constexpr Bytes kBlock = 24 * KiB;
 // Two or more layers of 32 neurons in clusters of 4: of the first 12 of each, which are hot, the last 4 are streamed.
 class Streams {
  public:
-  explicit Streams(double in_dram = 0.5, std::vector<HotRegionOptions::Split> splits = {{1, 0.375, {}, 0.125}}, std::uint32_t layers = 2)
-      : bench(scene(in_dram, layers)), graphs_(bench.machine()) {
+  explicit Streams(double in_dram = 0.5, std::vector<HotRegionOptions::Split> splits = {{1, 0.375, {}, 0.125}}, std::uint32_t layers = 2,
+                   std::uint32_t experts = 1)
+      : bench(scene(in_dram, layers, experts)), graphs_(bench.machine()) {
     HotRegionOptions options;
     options.unit = bench.machine().units.front();
     options.splits = std::move(splits);
@@ -43,6 +44,29 @@ class Streams {
     bench.run(run(&*hot, layer, &group, &cause));
     return cause;
   }
+  // One row through the hot neurons of each expert, all at once; the cause of each that fails.
+  std::vector<std::string> run_all(std::int16_t layer, std::span<const std::int16_t> experts) {
+    std::vector<FfnGroup> groups(experts.size());
+    std::vector<std::string> causes(experts.size());
+    const auto run = [](HotRegion* region, std::int16_t which, const FfnGroup* rows, std::string* why) -> Task<void> {
+      try {
+        co_await region->run(which, rows, 0, View{});
+      } catch (const RunError& error) {
+        *why = error.what();
+      }
+    };
+    const auto all = [&](Streams* streams) -> Task<void> {
+      TaskScope scope(streams->bench.machine().executor);
+      for (std::size_t i = 0; i < groups.size(); ++i) {
+        groups[i].expert = experts[i];
+        groups[i].rows = std::make_shared<const std::vector<SeqPos>>(1);
+        scope.spawn(run(&*streams->hot, layer, &groups[i], &causes[i]));
+      }
+      co_await scope.join();
+    };
+    bench.run(all(this));
+    return causes;
+  }
   void settle() { bench.run(hot->settle()); }
   Bytes read() { return bench.machine().storage.totals().bytes_read - filled; }
 
@@ -52,9 +76,10 @@ class Streams {
   Bytes filled = bench.machine().storage.totals().bytes_read;
 
  private:
-  Scene scene(double in_dram, std::uint32_t layers) {
+  Scene scene(double in_dram, std::uint32_t layers, std::uint32_t experts) {
     Scene scene;
     scene.layers = layers;
+    scene.experts = experts;
     scene.neurons = 32;
     scene.in_dram = in_dram;
     scene.streamed = 0.125;
@@ -170,6 +195,26 @@ TEST(HotRegionStream, a_read_that_fails_ends_the_step_and_the_next_one_reads_aga
   EXPECT_EQ(streams.run(0), "");
   streams.settle();
   EXPECT_EQ(streams.read() - before, 12 * kBlock) << "what stays, and what does not";
+}
+
+// Experts are known when the router has chosen: theirs come in the order of their turns, each when the one before it has been computed.
+TEST(HotRegionStream, experts_of_a_step_take_turns_and_a_failure_ends_all_of_them) {
+  constexpr std::array<std::int16_t, 3> kChosen{0, 2, 3};
+  for (const bool broken : {false, true}) {
+    Streams streams(0.5, {{1, 0.375, {}, 0.125}}, 2, 4);
+    if (broken) streams.broken_from = 0;
+    for (int step = 0; step < 3; ++step) {
+      streams.hot->prepare(1, kChosen, 1);
+      for (const std::int16_t expert : kChosen) EXPECT_EQ(streams.hot->neurons(1, expert), 12u);
+      const std::vector<std::string> causes = streams.run_all(1, kChosen);
+      for (const std::string& cause : causes) EXPECT_THAT(cause, broken ? HasSubstr("the flash is gone") : HasSubstr(""));
+      streams.hot->release(1);
+      streams.settle();
+      if (broken) break;
+      EXPECT_EQ(streams.read(), Bytes(3 * (step + 1)) * 4 * kBlock) << "the first step found what stays, no step what is streamed";
+    }
+    EXPECT_EQ(streams.hot->failed(), broken);
+  }
 }
 
 // Random shares and steps, some of which end early: what a graph takes its neurons from is never written to before it has run.

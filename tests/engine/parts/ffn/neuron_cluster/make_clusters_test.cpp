@@ -30,11 +30,15 @@ class OneCore final : public UnitPlacement {
 // A model without bytes, its neurons kept as a kind of weights keeps them.
 class Kept {
  public:
-  explicit Kept(NeuronsIn in, Bytes budget = GiB, std::optional<double> ffn_in_dram = {})
+  explicit Kept(NeuronsIn in, Bytes budget = GiB, std::optional<double> ffn_in_dram = {}, std::uint32_t dense_layers = 0)
       : host_(spec(budget), function_, trace_), placement_(host_.machine()) {
     ModelConfig model;
     model.layers = 2, model.width = 64, model.heads = 4, model.kv_heads = 2, model.head_dim = 16;
     model.ffn = 256, model.vocab = 72, model.context = 64, model.rope.dims = 16;
+    if (dense_layers > 0) {
+      model.layers = 2 + dense_layers, model.experts = 3, model.experts_used = 2;
+      model.dense_layers = dense_layers, model.dense_ffn = 160;
+    }
     weights_ = phantom_weights(model, Format::f16, host_.machine().storage.open_phantom(GiB).value_or_throw(), BundleForm::one_read);
     WeightsConfig config;
     config.neurons.eviction = "arc";  // which cached neurons alone have
@@ -44,6 +48,7 @@ class Kept {
   }
 
   NeuronStore& store() { return *residency_->neurons(); }
+  const WeightStore& weights() const { return weights_; }
   NeuronCache& cache() { return store().cache(); }
   Bytes used() { return host_.machine().memory.budget(Placement::dram).used; }
   void read(std::uint32_t block, std::uint32_t slot) { host_.run(read_block(&store(), block, slot)); }
@@ -132,6 +137,20 @@ TEST(MakeClusters, of_paged_neurons_the_least_recently_used_go) {
     EXPECT_TRUE(admission.stays);
     EXPECT_EQ(admission.evicted, used[victim]) << "block 1 was used again";
   }
+}
+
+// What a mixture begins with is no neurons: a store has those of the layers behind it, by the numbers that the model gives them.
+TEST(MakeClusters, dense_layers_before_the_experts_stay_whole) {
+  Kept kept(NeuronsIn::cache, GiB, 0.5, 2);
+  NeuronStore& store = kept.store();
+  EXPECT_EQ(store.first_layer(), 2);
+  EXPECT_EQ(store.ffns(), 2u * 3);
+  EXPECT_EQ(store.ffn_of(2, 0), 0u);
+  EXPECT_EQ(store.ffn_of(3, 2), 5u);
+  EXPECT_EQ(store.describe(store.block_of(3, 1, 0)), "layer 3 expert 1 block 0");
+  EXPECT_EQ(kept.weights().find(Role::ffn_bundle, 1), nullptr);
+  EXPECT_EQ(kept.weights().get(Role::ffn_down, 1).columns, 160u);
+  EXPECT_EQ(kept.weights().find(Role::ffn_down, 2), nullptr);
 }
 
 }  // namespace
