@@ -152,6 +152,16 @@ void SimExecutor::step() {
 }
 
 void SimExecutor::run(Task<void>& task) {
+  try {
+    run_to_end(task);
+  } catch (...) {
+    abandon();
+    throw;
+  }
+  task.result();
+}
+
+void SimExecutor::run_to_end(Task<void>& task) {
   task_ = &task;
   // Every process and module is an object, and those of this module are its children.
   alone_ = sc_core::sc_get_top_level_objects().size() == 1;
@@ -164,7 +174,6 @@ void SimExecutor::run(Task<void>& task) {
   }
   if (!task.done())
     throw RunError("the simulation has no more events, but its task is not done: it waits for something that never completes");
-  task.result();
 }
 
 }  // namespace vitro::sim

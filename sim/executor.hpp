@@ -52,6 +52,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   void push(const Event& event);
   void wake_at(Picoseconds when);
   void step();
+  void run_to_end(Task<void>& task);
   void drain();  // resumes the policy's waiting coroutines while its core is free
   void execute(Event& event);
   void resume(const Event& event);

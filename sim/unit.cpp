@@ -13,7 +13,7 @@
 namespace vitro::sim {
 namespace {
 
-enum Kind : std::uint16_t { kBegin = 100, kSwitched, kAnswered };
+enum Kind : std::uint16_t { kBegin = 100, kSwitched, kAnswered, kRefused };
 
 // Size of a graph's description: PowerInfer-2 4.1.3 names 10 KB for a graph of a few operators (pi2_npu_graph_size).
 constexpr Bytes kGraphBytesPerCall = 2 * KiB;
@@ -147,7 +147,12 @@ void SimUnit::begin_call() {
   const KernelCall& call = (*jobs_.front().chain)[call_];
   if (jobs_.front().on_cpu) return fallback_.run(call, [this] { end_call(); });
   if (pieces_ != nullptr && jobs_.front().chain->size() > 1) return begin_piece();
-  run_on_model(work_of(call), [this] { end_call(); });
+  try {
+    run_on_model(work_of(call), [this] { end_call(); });
+  } catch (const RunError&) {  // the model can not carry such a call out; who submitted it may not wait yet
+    result_.error = std::current_exception();
+    s_.executor.at(call_began_, {device_, kRefused}, [this] { end_job(); });
+  }
 }
 
 void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {

@@ -289,6 +289,7 @@ hw::Work WorkBuilder::build(const KernelCall& call) {
     work.depth =
         call.rows ? static_cast<std::uint32_t>(call.rows->size()) : std::min(call.slice.count, weights.shape[0] - call.slice.first);
     work.transposed = true;
+    work.weight_bits = priced_format(call).bits;
     work.weight_bytes = work.depth * row_bytes(weights.format, weights.shape[1]);
   }
   if (reads_kv(call)) {

@@ -15,7 +15,7 @@ namespace vitro {
 
 // Sequences of a second model on the machine, which judges what the first one says, have numbers from here on: a recording holds what both
 // were asked, and what is learned from it is of the first.
-inline constexpr std::uint32_t kFirstOfJudge = 1u << 30;
+inline constexpr std::uint32_t kFirstOfJudge = 1u << 31;
 
 struct OutcomeKey {
   std::int16_t layer = -1, expert = -1;

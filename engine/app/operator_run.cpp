@@ -53,11 +53,11 @@ Task<void> run_all(Machine* machine, GraphCache* graphs, const EngineConfig* eng
     call.slice = share_of(call.in[0].shape[0], std::max(kTileRows, group_rows(call.in[0].layout)), u, machine->units.size());
     if (call.slice.count == 0) continue;
     const Method method = engine->products.methods.of(call.batch->size());
-    const VariantId theirs = engine->placement.activations;
+    const VariantId own = engine->placement.activations;
     const bool accelerated = machine->units[u]->caps().static_graphs;
     if (accelerated && applies(method, call.in[0].format)) call.method = method;
-    const bool own = accelerated && theirs != VariantId::none;
-    if (own && variant::supports(theirs, call.in[0].format, call.in[0].layout)) call.variant = theirs;
+    const bool has_own = accelerated && own != VariantId::none;
+    if (has_own && variant::supports(own, call.in[0].format, call.in[0].layout)) call.variant = own;
     scope.spawn(share(graphs, machine->units[u], std::move(call), repeat));
   }
   co_await scope.join();

@@ -47,7 +47,8 @@ EngineConfig beside(const Machine& machine, const EngineConfig& of_model, bool p
 // Shapes are those of a file like those of configs/models, with a format beside them, or stand in the experiment by themselves.
 ModelSource source_of(const ScorerConfig& scorer) {
   if (!scorer.shape) return {scorer.gguf, "", {}};
-  return {"", "", scorer.shape->find("shape") != nullptr ? *scorer.shape : Node::map({{"shape", *scorer.shape}})};
+  if (scorer.shape->find("shape") != nullptr) return {"", "", *scorer.shape, "workload.scaling.scorer.shape"};
+  return {"", "", Node::map({{"shape", *scorer.shape}}), "workload.scaling.scorer"};
 }
 
 }  // namespace

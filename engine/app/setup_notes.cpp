@@ -46,8 +46,7 @@ std::string written(const std::vector<Bytes>& reads) {
 }
 
 std::string dear_layout(const Experiment& experiment, const WeightStore& weights, Bytes flash_bytes) {
-  const auto found = std::ranges::find(weights.all(), Role::ffn_bundle, &Weight::role);
-  const Weight* const neurons = found == weights.all().end() ? nullptr : &*found;
+  const Weight* const neurons = weights.first(Role::ffn_bundle);
   const WeightsConfig& config = experiment.engine.weights;
   if (neurons == nullptr || flash_bytes == 0) return {};
   const BundleLayout own = neurons->bundles();

@@ -18,6 +18,16 @@ class Executor {
   // Resumes `handle` now, behind everything else of this time, also what is posted for it later (but not so). For whoever waits for all
   // that happens at one time. On host no two things do: there it is post().
   virtual void post_last(std::coroutine_handle<> handle) = 0;
+
+  // An error has ended the run in the middle of what its tasks do: none of them is resumed any more, and no device is at work. So what
+  // they use may die. Never true on host, where a device writes to buffers meanwhile.
+  bool abandoned() const { return abandoned_; }
+
+ protected:
+  void abandon() { abandoned_ = true; }
+
+ private:
+  bool abandoned_ = false;
 };
 
 }  // namespace vitro

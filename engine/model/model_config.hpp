@@ -69,6 +69,8 @@ struct ModelConfig {
   // Whether a run whose longest sequence has so many positions takes the divisors for long ones (LongRoPE).
   bool turns_as_long(std::uint32_t positions) const { return rope_factors_by_length && positions > rope.original_context; }
   bool has_experts(int layer) const { return experts > 0 && layer >= static_cast<int>(dense_layers); }
+  // Whether an engine that computes neuron by neuron does so in this layer: a mixture's dense ones stay whole.
+  bool has_neurons(int layer) const { return experts == 0 || has_experts(layer); }
   // Hidden width of a layer's FFN, or of one of its experts.
   std::uint32_t ffn_of(int layer) const { return experts > 0 && !has_experts(layer) ? dense_ffn : ffn; }
 };

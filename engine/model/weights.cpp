@@ -33,6 +33,11 @@ const Weight* WeightStore::find(Role role, int layer) const {
   return found == index_.end() ? nullptr : &weights_[found->second];
 }
 
+const Weight* WeightStore::first(Role role) const {
+  const auto found = index_.lower_bound({role, -1});
+  return found == index_.end() || found->first.first != role ? nullptr : &weights_[found->second];
+}
+
 const Weight& WeightStore::get(Role role, int layer) const {
   const Weight* weight = find(role, layer);
   VITRO_CHECK(weight != nullptr, "the model has no such weight");
@@ -129,11 +134,11 @@ class WeightList {
 
   void ffn() {
     norm(Role::ffn_norm, Role::ffn_norm_bias);
-    const bool moe = c_.has_experts(layer_), by_neuron = bundles_ && (moe || c_.experts == 0);
+    const bool moe = c_.has_experts(layer_), by_neuron = bundles_ && c_.has_neurons(layer_);
     const std::uint32_t width = c_.ffn_of(layer_), experts = moe ? c_.experts : 1;
     if (moe) add(Role::router, c_.experts, c_.width);
     if (moe && c_.shared_ffn > 0) shared();
-    if (c_.predictor_rank > 0 && (moe || c_.experts == 0)) {  // of neurons that are computed one by one
+    if (c_.predictor_rank > 0 && c_.has_neurons(layer_)) {
       add(Role::predictor_in, c_.predictor_rank, c_.width);
       add(Role::predictor_out, width, c_.predictor_rank, experts);
     }

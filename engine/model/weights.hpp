@@ -39,6 +39,7 @@ class WeightStore {
 
   const Weight& get(Role role, int layer = -1) const;  // Requires: it exists
   const Weight* find(Role role, int layer = -1) const;
+  const Weight* first(Role role) const;  // of the lowest layer that has one; null: there is none
   const std::vector<Weight>& all() const { return weights_; }  // in file order
   WeightStore without(Role role) const;
   Bytes total_bytes() const;

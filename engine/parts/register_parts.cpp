@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "engine/parts/ffn/experts/make_experts.hpp"
 #include "engine/parts/ffn/neuron_cluster/make_clusters.hpp"
 #include "engine/parts/placement/placement_kinds.hpp"
@@ -14,9 +12,7 @@
 namespace vitro {
 namespace {
 
-bool in_bundles(const WeightsSetup& setup) {
-  return std::ranges::any_of(setup.weights.all(), [](const Weight& weight) { return weight.role == Role::ffn_bundle; });
-}
+bool in_bundles(const WeightsSetup& setup) { return setup.weights.first(Role::ffn_bundle) != nullptr; }
 
 std::unique_ptr<Residency> keep_neurons(const WeightsSetup& setup, const FfnConfig& ffn, NeuronsIn in) {
   if (setup.config.experts.neurons_ahead > 0 && (in != NeuronsIn::cache || ffn.kind == "experts" || setup.model.experts == 0)) {

@@ -80,8 +80,8 @@ void check_parts(const EngineConfig& engine, Residency& residency) {
 
 // Layers, from the first one on, whose FFNs are whole matrices: those before the first one with neurons.
 std::uint32_t whole_ffns(const WeightStore& weights, const ModelConfig& model) {
-  const auto neurons = std::ranges::find(weights.all(), Role::ffn_bundle, &Weight::role);
-  return neurons == weights.all().end() ? model.layers : static_cast<std::uint32_t>(neurons->layer);
+  const Weight* const neurons = weights.first(Role::ffn_bundle);
+  return neurons == nullptr ? model.layers : static_cast<std::uint32_t>(neurons->layer);
 }
 
 // What Down's rows were multiplied with when they were packed: the gains of the norm before it.

@@ -201,7 +201,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
 // What the FFN of a layer needs beside its input can come while the attention before it runs.
 void Transformer::prepare_ffn(std::int16_t layer, const StepContext& context) {
   if (ffn_.stage() == nullptr || layer >= static_cast<std::int16_t>(config_.layers)) return;
-  if (config_.experts > 0 && !config_.has_experts(layer)) return;  // operators
+  if (!config_.has_neurons(layer)) return;  // operators
   std::set<std::uint32_t> sequences;
   for (const SeqPos& row : *context.rows) sequences.insert(row.sequence);
   ffn_.stage()->prepare(layer, static_cast<std::uint32_t>(context.rows->size()), static_cast<std::uint32_t>(sequences.size()));

@@ -85,7 +85,8 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.use = {0, efficiency_.of_reads(request), efficiency_.of_writes(request), static_cast<double>(request.written) / flow.length,
               flow.port->number};
   flows_.push_back(&flow);
-  kinds_.push_back(memory_.number({flow.port->number, flow.claim.demand, flow.use.written, flow.use.read_wait, flow.use.write_wait}));
+  const FlowEfficiency::Use& use = flow.use;
+  kinds_.push_back(cache_.number({flow.port->number, flow.claim.demand, use.written, use.own, use.read_wait, use.write_wait}));
   if (flow.use.slowest > slowest_) {
     slowest_ = flow.use.slowest;
     always_ = std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest_, 1, crowds_));
@@ -237,20 +238,17 @@ bool FlowDram::share_sustained() {
   return false;
 }
 
-void FlowDram::work_out(double* rates) {
+void FlowDram::work_out() {
   const bool content = share_sustained();
-  for (const Flow* flow : flows_) *rates++ = content ? flow->claim.demand : flow->claim.share;
+  rates_.clear();
+  for (const Flow* flow : flows_) rates_.push_back(content ? flow->claim.demand : flow->claim.share);
 }
 
 const double* FlowDram::rates() {
-  if (const double* const known = memory_.find(kinds_)) return known;
-  double* rates = memory_.keep(kinds_);
-  if (rates == nullptr) {
-    rates_.resize(flows_.size());
-    rates = rates_.data();
-  }
-  work_out(rates);
-  return rates;
+  if (const double* const known = cache_.find(kinds_)) return known;
+  work_out();
+  cache_.keep(kinds_, rates_);  // only now: a mix without its rates must not be found
+  return rates_.data();
 }
 
 void FlowDram::reshare(Picoseconds now) {

@@ -9,7 +9,7 @@
 #include "hw_models/dram.hpp"
 #include "hw_models/dram/efficiency.hpp"
 #include "hw_models/dram/fair_share.hpp"
-#include "hw_models/dram/rate_memory.hpp"
+#include "hw_models/dram/rate_cache.hpp"
 #include "hw_models/params.hpp"
 #include "hw_models/registry.hpp"
 
@@ -63,7 +63,7 @@ class FlowDram final : public DramModel {
   void list(Port& port);         // among the children of its parent
   void note_change(Port& port);  // its flows have
   const double* rates();         // of all flows, as they were found or work_out() gives them
-  void work_out(double* rates);
+  void work_out();               // rates_
   void sum_demands(Port* port);  // of a port whose flows have changed, and up the tree as far as that shows
   bool covers_demands() const;   // memory does, of all flows together. Requires: the ports do
   bool share_sustained();        // true: every flow gets its limit, and shares were not worked out
@@ -83,13 +83,13 @@ class FlowDram final : public DramModel {
   std::deque<Port> ports_;  // by number
   std::deque<Flow> slots_;
   std::vector<Flow*> free_, flows_;           // slots without a flow; flows in order of arrival
-  std::vector<RateMemory::Number> kinds_;     // in that order
+  std::vector<RateCache::Number> kinds_;      // in that order
   std::vector<FlowEfficiency::Use> uses_;     // likewise, of memory, while shares are worked out
   std::vector<FlowEfficiency::Use> by_port_;
   double slowest_ = 0, always_ = 0;  // time per byte of the slowest pattern so far; a total that any mix of them reaches
   std::vector<Port*> changed_;       // whose flows changed since demands were summed up
-  RateMemory memory_;
-  std::vector<double> rates_;  // of flows that are too many for it
+  RateCache cache_;
+  std::vector<double> rates_;  // that were worked out last
   std::vector<Callback> finished_;
   Picoseconds armed_ = Picoseconds::max();
   double total_rate_ = 0;

@@ -66,6 +66,11 @@ HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters&
   for (const auto& [key, value] : table.values) read(table, key, value);
   const std::size_t first = table_.size();
   for (const auto& [key, value] : more.values) read(more, key, value, first);
+  for (const auto& [name, given, kernel] : table_) {
+    if (!kernel.by_blocks() || (kernel.bits == 8 && kernel.tile_rows == 0 && kernel.tile_columns == 0)) continue;
+    table.fail(fmt::format("hmx.{}.{}.packets_per_sum", kPathNames[static_cast<std::size_t>(kernel.path)], name),
+               "is of products by blocks (expected bits: 8 beside it, and no tile_rows or tile_columns)");
+  }
   for (Entry& each : table_) fit_tile(each.kernel, std::string_view(each.name).substr(each.name.find('.') + 1), parts);
   native_.matrix = true;
   native_.threads = threads_;

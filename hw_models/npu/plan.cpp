@@ -87,9 +87,9 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
   Pass pass;
   const Bytes activations = work.read_bytes - std::min(work.read_bytes, work.weight_bytes);
   pass.activations = share(activations, rows, std::max(1u, work.rows));
-  // Whoever keeps activations in TCM keeps them in tiles.
-  if (kernel.matrix && activations > 0) {
-    const double each = parts_.packets_per_activation + kernel.packets_per_activation;
+  if (kernel.matrix) {
+    double each = activations > 0 ? parts_.packets_per_activation : 0;  // whoever keeps activations in TCM keeps them in tiles
+    if (activations > 0 || kernel.by_blocks()) each += kernel.packets_per_activation;  // but of floats
     pass.prepare = vector_seconds(static_cast<double>(rows) * work.depth * each, kernel);
   }
   pass.prepare +=

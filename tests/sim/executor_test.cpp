@@ -108,6 +108,19 @@ TEST(SimExecutor, an_exception_of_a_device_keeps_its_type) {
 
 Task<void> wait_forever() { co_await std::suspend_always{}; }
 
+TEST(SimExecutor, an_error_of_a_device_is_told_although_tasks_wait) {
+  FreshContext context;
+  SimExecutor executor;
+  std::vector<int> log;
+  {
+    Task<void> task = spawn_sleepers(&executor, {1 * kNs, 9 * kNs}, &log);
+    executor.at(5 * kNs, {}, [] { throw RunError("the device is broken"); });
+    EXPECT_THROW(executor.run(task), RunError);
+  }  // its scope dies with a sleeper
+  EXPECT_EQ(log, std::vector{0});
+  EXPECT_TRUE(executor.abandoned());
+}
+
 TEST(SimExecutor, says_so_when_nothing_can_resume_the_task) {
   FreshContext context;
   SimExecutor executor;

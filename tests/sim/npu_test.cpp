@@ -72,6 +72,33 @@ TEST(SimNpu, a_tile_has_32_rows_whether_they_are_used_or_not) {
   EXPECT_EQ(times, (std::vector{32 * kUs, 32 * kUs, 64 * kUs}));
 }
 
+Task<void> launch_twice(ComputeUnit* unit, GraphSpec bad, GraphSpec good, std::string* said) {
+  const Graph first = (co_await unit->load(std::move(bad))).value_or_throw();
+  const Graph second = (co_await unit->load(std::move(good))).value_or_throw();
+  try {
+    Bindings none;
+    (co_await unit->launch(first, std::move(none))).status.or_throw();
+  } catch (const RunError& error) {
+    *said = error.what();
+  }
+  Bindings none;
+  (co_await unit->launch(second, std::move(none))).status.or_throw();
+}
+
+TEST(SimNpu, a_call_that_has_no_room_in_its_memory_fails_and_the_next_one_runs) {
+  SimOptions options = round_options({"npu.tcm=16 KiB"});
+  Simulation simulation(options);
+  Machine& machine = simulation.machine();
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kFloat;
+  call.in.push_back({machine.memory.lease(512 * KiB, Placement::dram, Region::fixed).value_or_throw(), 0, {16, 8192, 0}});
+  call.batch = std::make_shared<const std::vector<SeqPos>>(32, SeqPos{0, 0});
+  std::string said;
+  simulation.run(launch_twice(machine.units[2], {"bad", {call}}, {"good", {test_call(0, 20'000)}}, &said));
+  EXPECT_THAT(said, HasSubstr("TCM"));
+}
+
 Task<void> run_without_graph(ComputeUnit* unit, Status* status) {
   const RunResult result = co_await unit->run(test_call(1, 0));
   *status = result.status;

@@ -12,20 +12,18 @@ class SharedPlacement : public UnitPlacement {
  public:
   const std::vector<ComputeUnit*>& units() const override { return units_; }
   Shares shares(BlockKind kind, std::uint32_t rows, bool attends) const override {
-    Shares shares = accelerator_.shares(units_.size(), kind, rows, attends);
-    if (!balance_) return shares;
-    const Shares& rates = balance_->shares(kind, rows);
-    for (std::size_t core = 0; core < rates.size(); ++core) shares[core] *= rates[core];
-    return shares;
+    return balanced(accelerator_.shares(units_.size(), kind, rows, attends), kind, rows);
   }
   Shares shares_of(const Phase& phase, std::uint32_t rows) const override {
     const Accelerator::Split* const split = split_by_layer(phase.block, phase.layer, rows);
-    return split == nullptr ? shares(phase.block, rows, phase.attends) : Accelerator::with_own(units_.size(), split->ffn_of(phase.layer));
+    if (split == nullptr) return shares(phase.block, rows, phase.attends);
+    return balanced(Accelerator::with_own(units_.size(), split->ffn_of(phase.layer)), phase.block, rows);
   }
   std::optional<Shares> shares_of_expert(std::int16_t layer, std::uint32_t expert, std::uint32_t rows) const override {
     const Accelerator::Split* const split = split_by_layer(BlockKind::ffn, layer, rows);
     if (split == nullptr || split->by_layer[static_cast<std::size_t>(layer)].size() == 1) return std::nullopt;
-    return Accelerator::with_own(units_.size(), split->by_layer[static_cast<std::size_t>(layer)].at(expert));
+    const double own = split->by_layer[static_cast<std::size_t>(layer)].at(expert);
+    return balanced(Accelerator::with_own(units_.size(), own), BlockKind::ffn, rows);
   }
   CoreBalance* balance() override { return balance_ ? &*balance_ : nullptr; }
   std::vector<std::uint32_t> row_limits() const override {
@@ -87,6 +85,14 @@ class SharedPlacement : public UnitPlacement {
     stages_kv_ = setup.config.stages_kv;
     if (stages_kv_) return;
     for (Accelerator::Split& split : accelerator_.splits) split.heads = 0;
+  }
+
+  // Faster cores have more of what the cores have together.
+  Shares balanced(Shares shares, BlockKind kind, std::uint32_t rows) const {
+    if (!balance_) return shares;
+    const Shares& rates = balance_->shares(kind, rows);
+    for (std::size_t core = 0; core < rates.size(); ++core) shares[core] *= rates[core];
+    return shares;
   }
 
   // That of a layer with a share of its own for the FFN; null: it has the one that all layers have.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas
 
 UNSEEN, OTHER = "unseen rest", "another recording"
-FIRST_OF_JUDGE = 2 ** 30  # sequences of a reward model beside the model (traces/recording.hpp)
+FIRST_OF_JUDGE = 2 ** 31  # sequences of a reward model beside the model (traces/recording.hpp)
 
 
 def loads(recording: Recording) -> "tuple[numpy.ndarray, numpy.ndarray]":

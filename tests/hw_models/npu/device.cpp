@@ -18,6 +18,7 @@ Work product(ComputeModel& model, const Weights& weights, std::uint32_t m, std::
   work.columns = n;
   work.depth = k;
   work.weight_bytes = Bytes{n} * k / 32 * weights.block;
+  work.weight_bits = weights.block * 8 / 32;  // a scale's bits are less than one for each weight
   work.read_bytes = work.weight_bytes + Bytes{4} * m * k;
   work.written_bytes = Bytes{4} * m * n;
   work.macs = std::uint64_t{m} * n * k;

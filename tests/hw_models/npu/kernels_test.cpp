@@ -100,6 +100,8 @@ TEST(HexagonKernels, mistakes_are_named) {
   EXPECT_THAT(message("float.f16"), HasSubstr("unit.path.variant.format.quantity"));
   EXPECT_THAT(message("hmx.dma.float.f16.bits", 12), HasSubstr("16, 8 or 4"));
   EXPECT_THAT(message("hmx.dma.float.f16.packets_per_mac"), HasSubstr("packets_per_mac on hvx"));
+  EXPECT_THAT(message("hmx.dma.int8.q8_0.packets_per_sum"),
+              HasSubstr("hmx.dma.int8.q8_0.packets_per_sum: is of products by blocks (expected bits: 8"));
 }
 
 }  // namespace

@@ -75,7 +75,10 @@ TEST(StagePlan, that_is_priced_for_blocks_is_the_one_that_runs) {
   for (const auto& [weights, kind, bits] : {std::tuple{kQ4, hexagon::Kind::matmul_q4_0, 4u}, {kQ8, hexagon::Kind::matmul_q8_0, 8u}}) {
     for (const Shape& s : kShapes) {
       Work work = product(bench.model(), weights, s.rows, s.columns, s.depth);
-      work.weight_bits = bits;
+      ASSERT_EQ(work.weight_bits, bits);
+      Work unknown = work;
+      unknown.weight_bits = 0;
+      EXPECT_THROW(TilePlanner(parts).plan(unknown, kernel), RunError);
       const StagePlan plan = run(kind, s.depth / 32 * weights.block, s);
       EXPECT_EQ(text(TilePlanner(parts).plan(work, kernel).stages), text(plan)) << weights.format << ", " << s.columns << " x " << s.depth;
       EXPECT_EQ(plan.depth, std::min(s.depth, hexagon::kSummedDepth));

@@ -53,10 +53,17 @@ def test_experts_take_turns_and_their_tokens_are_those_of_memory(machine, seed):
 
 def test_an_expert_that_is_chosen_is_read_and_no_other(tmp_path):
     splits = [{"batch": 1, "hot": "100%", "streamed": "25%"}]
-    result = vitro.run(experiment("sim", splits, share=95, model=MIXTURE, engine={"prefill_chunk": 4}), out=tmp_path)
+    engine = {"prefill_chunk": 4, "record": str(tmp_path / "r.vtrc")}
+    result = vitro.run(experiment("sim", splits, share=95, model=MIXTURE, engine=engine), out=tmp_path)
     decided = [json.loads(line) for line in (tmp_path / "decisions.jsonl").read_text().splitlines()]
-    streams = [d["what"] for d in decided if d["kind"] == "stream"]
-    assert streams and all(" expert " in what for what in streams)
+    streams = [d["what"].split(" block ")[0] for d in decided if d["kind"] == "stream"]
+    recording = vitro.Recording.load(tmp_path / "r.vtrc")
+    routed = {layer: recording.experts(layer)[1] for layer in recording.layers}
+    rows = len(routed[0])
+    prompt = rows - 11  # each token but the last is one more row
+    steps = [slice(at, min(at + 4, prompt)) for at in range(0, prompt, 4)] + [slice(at, at + 1) for at in range(prompt, rows)]
+    assert streams == [f"layer {layer} expert {expert}" for step in steps for layer in routed
+                       for expert in sorted(set(routed[layer][step].ravel().tolist()))]
     assert result["metrics"]["flash_bytes_read"]["decode"] > 0
 
 

@@ -127,6 +127,17 @@ def test_a_judge_of_shapes_is_read_from_a_file_beside_the_experiment(native, tmp
             vitro.run(drawn)
 
 
+def test_a_mistake_in_the_shapes_of_a_judge_is_reported_under_its_own_key(native, tmp_path):
+    shape = {"layers": 0, "width": 128, "heads": 4, "ffn": 256, "vocab": 300, "context": 64}
+    (tmp_path / "judge.yaml").write_text(json.dumps({"shape": shape}))
+    for given, key in ((shape, "shape.layers"), (str(tmp_path / "judge.yaml"), "shape.shape.layers")):
+        drawn = experiment(BEST_OF_4 | {"scorer": {"kind": "model", "shape": given}})
+        drawn |= {"machine": "sim", "device": str(ONEPLUS12), "engine": {"numerics": False}}
+        with pytest.raises(vitro.ConfigError) as error:
+            vitro.run(drawn)
+        assert f"workload.scaling.scorer.{key}: " in str(error.value)
+
+
 def test_a_recording_tells_a_judge_from_the_model_and_is_replayed_beside_one(native, tmp_path):
     """Both are mixtures: the routers of both are asked, and both ask the recording in the second run."""
     scored = experiment(BEST_OF_4 | {"scorer": {"kind": "model", "gguf": str(MIXTURE), "token": "He"}}, output_tokens=6)
@@ -139,7 +150,7 @@ def test_a_recording_tells_a_judge_from_the_model_and_is_replayed_beside_one(nat
     alone = vitro.run(scored, overrides={"engine.record": str(tmp_path / "alone.vtrc"), "workload.scaling.scorer": {"kind": "drawn"}})
     judged, plain = (vitro.Recording.load(tmp_path / name) for name in ("r.vtrc", "alone.vtrc"))
     assert len(alone["scaling"]["samples"]) == 4
-    of_judge = [at for at in judged.experts(0)[0].tolist() if at[0] >= 2 ** 30]
+    of_judge = [at for at in judged.experts(0)[0].tolist() if at[0] >= 2 ** 31]
     assert len(of_judge) == recorded.metric("scaling.scoring_rows")
     assert len(judged.experts(0)[0]) - len(of_judge) == len(plain.experts(0)[0])
     assert all((one == other).all() for one, other in zip(hot_experts.loads(judged), hot_experts.loads(plain)))

@@ -102,18 +102,18 @@ void queue_activations(const Operator& op, bool has_tables) {
   activations.close();
 }
 
-// A step of the vector stage, and of the matrix unit, before it is posted. True where somebody has to be.
-bool prepare_vectors(const BlockTurn& turn, Late& late, uint32_t step) {
+// A step of the vector stage before it is posted.
+void prepare_vectors(const BlockTurn& turn, Late& late, uint32_t step) {
   now.vector = turn.step;
   now.vector_step = step;
   now.vector_out = turn.out;
   now.blocks.made = turn;
   if (now.sums()) now.blocks.summed = late.exchange(step, turn);
   if (now.looks()) now.response->spilled[static_cast<uint32_t>(now.pass.op->spill)] += waiting_sums(now.look_up, turn.step);
-  return true;
 }
+// The same of the matrix unit. True where it has something to do.
 bool prepare_matrix(const Step& step, uint32_t index, StageCounts& counts) {
-  if (now.looks()) {  // has nothing to do
+  if (now.looks()) {
     counts.finished[kMatrix] = raise(ends.finished[kMatrix]) + 1;
     return false;
   }
@@ -159,7 +159,8 @@ void run_pass(const Operator& op, bool has_tables) {
         if (stage == kIn) queue_weights(turn.step, step);
         if (stage == kOut) queue_results(now.sums() ? results.exchange(step, turn) : turn, step, step + 1 == steps);
         if (stage == kVector) {
-          converts = prepare_vectors(turn, vectors, step);
+          prepare_vectors(turn, vectors, step);
+          converts = true;
           kept = kept == groups_ahead(plan.buffers) ? 0 : kept + 1;
         }
         if (stage == kMatrix) multiplies = prepare_matrix(turn.step, step, counts) || multiplies;

@@ -78,9 +78,13 @@ void ClusterFfn::add_adapters(const Step& step, const Cluster& cluster, Role rol
   options_.adapters->append_added(role, rows_of(step, cluster.group), neurons, products, chain);
 }
 
+VariantId ClusterFfn::contract(const Step& step) const {
+  return step.every_neuron && options_.dense_matmul != VariantId::none ? options_.dense_matmul : options_.matmul;
+}
+
 void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   KernelCall& gate = add_call(step, cluster, ops::Matmul{}, chain);
-  if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) gate.variant = options_.matmul;
+  if (const VariantId wanted = contract(step); variant::supports(wanted, store_.layout().format, Layout::rows)) gate.variant = wanted;
   gate.rows = cluster.neurons;
   gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
@@ -98,7 +102,7 @@ void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& cha
   const IndexList active = computed(step, cluster), at = row_offsets(step, cluster, active);
   if (!active->empty()) {
     KernelCall& up = add_call(step, cluster, ops::Matmul{}, chain);
-    if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) up.variant = options_.matmul;
+    if (const VariantId wanted = contract(step); variant::supports(wanted, store_.layout().format, Layout::rows)) up.variant = wanted;
     up.rows = active;
     up.row_offsets = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);
@@ -111,7 +115,7 @@ void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& cha
     glu.out.push_back(wide(hidden_, step, cluster));
   }
   KernelCall& down = add_call(step, cluster, ops::Accumulate{cluster.continues}, chain);
-  if (variant::adds_in_int8(options_.matmul, store_.layout().format)) down.variant = options_.matmul;
+  if (variant::adds_in_int8(contract(step), store_.layout().format)) down.variant = contract(step);
   down.rows = active;
   down.row_offsets = at;
   operands(down, NeuronStore::Matrix::down, wide(hidden_, step, cluster));

@@ -25,6 +25,7 @@ struct ClusterFfnOptions {
   std::uint32_t experts_used = 1;    // by each row
   Bytes partials = 16 * MiB;         // most that partial sums may take
   VariantId matmul{};
+  VariantId dense_matmul{};          // of a step with every neuron; none: the same
   Activation activation = Activation::relu;
   std::vector<float> thresholds{0};  // a neuron is active when |act(gate)| is above that of its layer; one entry: for all
   std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
@@ -83,6 +84,7 @@ class ClusterFfn final : public FfnBlock {
   Task<void> run_cold(Step* step, std::uint32_t rows, bool planned);
   std::uint32_t most_partials(std::uint32_t rows) const;
   void add_adapters(const Step& step, const Cluster& cluster, Role role, const IndexList& neurons, Chain& chain) const;
+  VariantId contract(const Step& step) const;
   void gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
   void rest_calls(const Step& step, const Cluster& cluster, Chain& chain) const;
   KernelCall& add_call(const Step& step, const Cluster& cluster, Op op, Chain& chain) const;

@@ -65,9 +65,9 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
     };
     const auto close = [&] {
       cluster->blocks.resize(static_cast<std::size_t>(at.next_block - cluster->blocks.data()));
-      const IndexListPool::List neurons = store.lists().take();
-      neurons->assign(begin, at.neuron);
-      cluster->neurons = neurons;
+      const IndexListPool::List list = store.lists().take();
+      list->assign(begin, at.neuron);
+      cluster->neurons = list;
       begin = at.neuron;
     };
     open();

@@ -23,6 +23,7 @@ HotRegion::HotRegion(Machine& machine, GraphCache& graphs, NeuronStore& store, H
   const Bytes whole = round_down(layout.neurons, layout.per_block), cluster = round_up(options_.cluster_neurons, layout.per_block);
   options_.cluster_neurons = whole > 0 ? static_cast<std::uint32_t>(std::min(whole, cluster)) : layout.neurons;
   VITRO_CHECK(!options_.splits.empty(), "a hot region without splits");
+  if (options_.shares_buffers) return;
   double most = 0;
   for (const HotRegionOptions::Split& split : options_.splits) most = std::max(most, split.most());
   const Bytes width = Bytes{4} * options_.max_rows * static_cast<Bytes>(std::lround(most * layout.neurons));

@@ -44,6 +44,7 @@ struct HotRegionOptions {
   VariantId matmul{};
   Activation activation = Activation::relu;
   std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
+  bool shares_buffers = false;                          // it leases none, and share() comes before the first step
 };
 
 class HotRegion {

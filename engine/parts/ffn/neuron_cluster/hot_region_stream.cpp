@@ -53,7 +53,8 @@ void HotRegion::end_turn(std::uint32_t f) {
 void HotRegion::fill_stream() {
   if (streams_.empty()) return;
   const std::uint32_t f = streams_.front();
-  const auto computes = [&](const Ffn& ffn) { return ffn.held && !ffn.waits; };  // who waits for another turn has had this one
+  // Who waits for another turn has had this one, and who streams nothing needs none.
+  const auto computes = [](const Ffn& ffn) { return ffn.held && !ffn.waits && ffn.streamed > 0; };
   if (stream_.ffn < ffns_.size() && stream_.ffn != f && computes(ffns_[stream_.ffn])) return;
   streams_.pop_front();
   ffns_[f].waits = false;

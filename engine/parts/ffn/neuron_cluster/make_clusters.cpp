@@ -72,6 +72,13 @@ double most_streamed(const WeightsSetup& setup) {
   return most;
 }
 
+// The accelerator's own contract where the neurons' format has it, else that of the cores.
+VariantId contract_on_accelerator(const FfnSetup& setup) {
+  const VariantId own = setup.accelerator_matmul;
+  const bool has_own = own != VariantId::none && variant::supports(own, setup.residency.neurons()->layout().format, Layout::rows);
+  return has_own ? own : setup.matmul;
+}
+
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
   HotRegionOptions options;
   options.adapters = ffn.adapters;
@@ -84,8 +91,9 @@ HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& cluster
   options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(setup.model.experts, 1u));  // a step beyond is dense
   options.io_core = ffn.pipeline.io_core;
   options.io_depth = ffn.pipeline.io_depth;
-  options.matmul = setup.accelerator_matmul != VariantId::none ? setup.accelerator_matmul : setup.matmul;
+  options.matmul = contract_on_accelerator(setup);
   options.activation = setup.model.activation;
+  options.shares_buffers = ffn.norm_eps.has_value();  // ClusterFfn has those of whole rows
   return options;
 }
 
@@ -191,7 +199,10 @@ Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
   options.pipeline.keep_silent = predictor != nullptr && clusters.keep_silent && !clusters.measure;
   std::unique_ptr<HotRegion> hot;
   if (accelerator != nullptr) {
-    if (setup.placement.prefill_on_accelerator()) options.pipeline.dense_units = {accelerator};
+    if (setup.placement.prefill_on_accelerator()) {
+      options.pipeline.dense_units = {accelerator};
+      options.dense_matmul = contract_on_accelerator(setup);
+    }
     hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
   }
   auto block = std::make_unique<ClusterFfn>(setup.machine, setup.graphs, store, std::move(predictor), std::move(hot), std::move(options));

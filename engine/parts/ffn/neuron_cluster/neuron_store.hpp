@@ -48,7 +48,7 @@ class NeuronStore {
   const BundleLayout& layout() const { return layout_; }
   NeuronCache& cache() { return *cache_; }
   const NeuronCache& cache() const { return *cache_; }
-  IndexListPool& lists() { return lists_; }  // for whoever names its neurons
+  IndexListPool& lists() { return lists_; }  // for whoever names its neurons, on the executor's thread
   std::uint32_t neurons() const { return layout_.neurons; }
   std::uint32_t staging_blocks() const { return staging_blocks_; }
   // Slots behind those of the cache, for hot blocks that are read for every step; 0 where all neurons stay anyway. Requires: loaded.

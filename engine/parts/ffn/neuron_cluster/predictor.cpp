@@ -14,9 +14,6 @@ bool same_input(const FfnGroup& a, const FfnGroup& b) {
   return a.x.memory.block() == b.x.memory.block() && a.x.offset == b.x.offset && a.x.shape == b.x.shape;
 }
 
-// Those of all layers have one shape. Requires: there is one.
-const Weight& any_of(const WeightStore& weights, Role role) { return *std::ranges::find(weights.all(), role, &Weight::role); }
-
 }  // namespace
 
 Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options)
@@ -24,8 +21,8 @@ Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residen
       weights_(weights),
       residency_(residency),
       options_(std::move(options)),
-      rank_(any_of(weights, Role::predictor_in).rows),
-      neurons_(any_of(weights, Role::predictor_out).rows) {
+      rank_(weights.first(Role::predictor_in)->rows),
+      neurons_(weights.first(Role::predictor_out)->rows) {
   const auto lease = [&](Bytes width) {
     Result<Lease> result = machine_.memory.lease(4 * width * options_.max_rows, Placement::dram, Region::activation);
     if (!result.ok()) throw ConfigError("memory.budget: no room for the predictors' activations: " + result.status().message);

@@ -23,8 +23,9 @@ struct PredictorOptions {
 
 class Predictor {
  public:
-  // Requires: `weights` holds Role::predictor_in [rank, width] and Role::predictor_out [neurons, rank] for every layer, with
-  // as many matrices of the latter as there are experts. Leases its buffers; throws ConfigError when they do not fit.
+  // Requires: `weights` holds Role::predictor_in [rank, width] and Role::predictor_out [neurons, rank] for every layer whose FFN is
+  // computed neuron by neuron, with as many matrices of the latter as there are experts; all layers have one shape. Leases its buffers;
+  // throws ConfigError when they do not fit.
   Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options);
 
   // For each group the neurons, from first[g] on, that are predicted for any of its rows; ascending.

@@ -378,10 +378,11 @@ TEST(HexagonProduct, a_worker_refuses_operators_that_reach_outside) {
   HexagonWorker worker;
   hexagon::Operator op = hexagon_op(Kind::matmul_q8_0, 32, 64);
   op.stages = hexagon::plan_stages(op, 0, {});
-  op.in[0] = op.in[1] = op.in[2] = 63 * MiB + 1023 * 1024;
+  op.in[0] = op.in[1] = op.in[2] = hexagon::kArenaStart;
   op.out_bytes = 128;
   for (int change = 0; change < 5; ++change) {
     hexagon::Operator bad = op;
+    if (change == 0) bad.in[1] = 64 * MiB - 1024;  // of 2 KiB
     if (change == 1) bad.in[0] = hexagon::kArenaStart + 4;  // not aligned
     if (change == 2) bad.out_bytes = 124;
     if (change == 3) bad.columns = 48;

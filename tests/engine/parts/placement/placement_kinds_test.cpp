@@ -177,6 +177,20 @@ TEST_F(PlacementKinds, whole_ffns_have_the_share_of_their_layer_and_of_their_exp
   EXPECT_EQ(placement->shares_of_expert(1, 1, 4), std::nullopt);
 }
 
+TEST_F(PlacementKinds, what_is_left_to_cores_is_theirs_by_their_rates_in_every_layer) {
+  PlacementConfig c = with_splits(config("cores", {"cpu0", "cpu1"}));
+  c.balanced = true;
+  c.splits[0].hot_by_layer = {{0}, {0.5, 1}};
+  whole_ffns = 2;
+  const auto placement = make(c);
+  ASSERT_NE(placement->balance(), nullptr);
+  placement->balance()->learn(BlockKind::ffn, 1, {1, 3}, 1);  // the first core is three times as fast
+  EXPECT_THAT(placement->shares(BlockKind::ffn, 1, false), ElementsAre(0.5625, 0.1875, 0.25));
+  EXPECT_THAT(placement->shares_of(Phase{.layer = 0, .block = BlockKind::ffn}, 1), ElementsAre(0.75, 0.25, 0));
+  EXPECT_THAT(placement->shares_of(Phase{.layer = 1, .block = BlockKind::ffn}, 1), ElementsAre(0.1875, 0.0625, 0.75));
+  EXPECT_THAT(placement->shares_of_expert(1, 0, 1).value(), ElementsAre(0.375, 0.125, 0.5));
+}
+
 TEST_F(PlacementKinds, steps_of_more_sequences_than_the_last_split_are_no_prompts) {
   sequences = 6;
   const auto placement = make(with_splits(config("cores", {"cpu0", "cpu1"})));
