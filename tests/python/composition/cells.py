@@ -244,5 +244,7 @@ def _in_two_runs(tree):
         file = str(Path(folder) / "sequence.kv")
         first, second = ({key: value for key, value in tree["workload"].items() if key != "restore_kv"} for _ in range(2))
         before = vitro.run(tree | {"workload": first | {"save_kv": file}})
-        after = vitro.run(tree | {"workload": second | {"restore_kv": file, "prompt": "They were"}})
+        # After the other prompt two tokens are as likely with keys of four bits: sums in another order choose the other one.
+        prompt = "She had a" if tree["engine"].get("kv", {}).get("format") == "int4_e5m2" else "They were"
+        after = vitro.run(tree | {"workload": second | {"restore_kv": file, "prompt": prompt}})
     return [before["tokens"], after["tokens"]]

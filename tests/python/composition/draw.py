@@ -30,7 +30,7 @@ def draw(seed, loads):
     engine |= shapes(random.Random(f"shapes {seed}"), engine)
     engine |= _on_cores(random.Random(f"on cores {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
     scheme = _with_outliers(random.Random(f"outliers {seed}"), scheme)
-    scheme = random.Random(f"wide codes {seed}").choice((scheme, "w8g64z", "w8g128zr")) if scheme == "q8_0" else scheme
+    scheme = random.Random(f"wide codes {seed}").choice((scheme, "w8g64z", "w8z_channel")) if scheme == "q8_0" else scheme
     model = _other_family(random.Random(f"family {seed}"), model, engine)
     memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
     _judged(random.Random(f"judged {seed}"), workload, memory)

@@ -251,7 +251,7 @@ Chain HotRegion::graph_calls(std::uint32_t clusters, std::uint32_t rows) const {
   group.expert = store_.experts() > 1 ? 0 : -1;
   group.rows = std::make_shared<const std::vector<SeqPos>>(rows);
   group.x.shape = {rows, store_.layout().width, 0};
-  return calls(0, group, 0, rows_[clusters], rows_[clusters], group.x);
+  return calls(store_.first_layer(), group, 0, rows_[clusters], rows_[clusters], group.x);
 }
 
 std::vector<UnitChain> HotRegion::graphs(std::uint32_t rows, std::uint32_t sequences) {
