@@ -33,11 +33,7 @@ struct BlockTcm {
 constexpr BlockTcm place_blocks(const Operator& op) {
   const StagePlan& plan = op.stages;
   BlockTcm tcm;
-  const auto take = [&tcm](uint64_t bytes) {
-    const uint64_t begin = tcm.end;
-    tcm.end += (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
-    return begin;
-  };
+  const auto take = [&tcm](uint64_t bytes) { return take_vectors(tcm.end, bytes); };
   const uint32_t rows = plan.rows < op.batch ? plan.rows : op.batch, lag = groups_ahead(plan.buffers);
   const uint64_t strips = units_of(op, plan.columns), tiles = strips * blocks_of(plan.depth);
   tcm.activations = take(activation_bytes(op, rows));

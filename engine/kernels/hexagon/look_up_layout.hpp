@@ -60,11 +60,7 @@ struct LookUpTcm {
 constexpr LookUpTcm place_look_up(const Operator& op) {
   const StagePlan& plan = op.stages;
   LookUpTcm tcm;
-  const auto take = [&tcm](uint64_t bytes) {
-    const uint64_t begin = tcm.end;
-    tcm.end += (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
-    return begin;
-  };
+  const auto take = [&tcm](uint64_t bytes) { return take_vectors(tcm.end, bytes); };
   const uint32_t rows = plan.rows < op.batch ? plan.rows : op.batch, panels = panels_of(plan.columns);
   tcm.tables = take(table_bytes(op, rows));
   tcm.quants = take(quant_bytes(op, rows));

@@ -76,6 +76,13 @@ constexpr uint64_t activation_bytes(const Operator& op, uint32_t rows) {
 
 inline constexpr uint32_t kDepthStep = kMostTileColumns;  // parts of the depth are multiples of it: whole tiles of every layout
 
+// Where a buffer of whole vectors begins that is put behind the others.
+constexpr uint64_t take_vectors(uint64_t& end, uint64_t bytes) {
+  const uint64_t begin = end;
+  end += (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+  return begin;
+}
+
 // Where a plan's buffers begin in TCM, and where they end.
 struct StageTcm {
   uint64_t activations = 0, result = 0, in[2] = {}, ready[2] = {}, out[2] = {}, end = 0;
@@ -83,12 +90,7 @@ struct StageTcm {
 constexpr StageTcm place_stages(const Operator& op) {
   const StagePlan& plan = op.stages;
   StageTcm tcm;
-  uint64_t at = 0;
-  const auto take = [&at](uint64_t bytes) {
-    const uint64_t begin = at;
-    at += (bytes + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
-    return begin;
-  };
+  const auto take = [&tcm](uint64_t bytes) { return take_vectors(tcm.end, bytes); };
   const uint64_t units = units_of(op, plan.columns);
   const uint32_t rows = plan.rows < op.batch ? plan.rows : op.batch;
   tcm.activations = take(activation_bytes(op, rows));
@@ -98,7 +100,6 @@ constexpr StageTcm place_stages(const Operator& op) {
     tcm.ready[b] = take(units * unit_tiles(op, plan.depth));
     if (plan.once == 0) tcm.out[b] = take(uint64_t{rows} * plan.columns * sizeof(float));
   }
-  tcm.end = at;
   return tcm;
 }
 

@@ -7,6 +7,7 @@ import pytest
 from vitro.torture import draw, swarm
 
 FEW, ALL = 24, 300
+LEADING_DENSE_HOT = 96  # hot neurons of a mixture whose first layer is dense, as a graph: it was made for that layer, and crashed
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +36,12 @@ def test_drawn_cases_on_the_other_machines_do_so_too(folder):
     from conftest import ROOT
     assert_well(swarm.run_seeds(range(20), "host", None, folder))
     assert_well(swarm.run_seeds(range(8), "sim", str(ROOT / "configs" / "devices" / "oneplus12.yaml"), folder))
+
+
+def test_graphs_of_hot_neurons_are_of_layers_that_have_neurons(folder):
+    case = draw.case(LEADING_DENSE_HOT)
+    assert case["model"]["other"] and case["model"]["kind"] == "mixture" and case["experiment"]["engine"]["placement"]["unit"] == "hexagon"
+    assert swarm.run(case, folder)["outcome"] != "WRONG"
 
 
 def test_what_a_case_ran_is_its_replay(folder):
