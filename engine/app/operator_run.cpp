@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/ops/variants.hpp"
+#include "engine/ops/product_contract.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
@@ -34,10 +34,13 @@ KernelCall product(Machine& machine, const EngineConfig& engine, const MatmulWor
   call.in = {leased(machine, {shape.columns, shape.depth, 0}, work.format, Region::fixed, layout),
              leased(machine, {work.rows, shape.depth, 0}, Format::f32, Region::activation)};
   call.out = {leased(machine, {work.rows, shape.columns, 0}, Format::f32, Region::activation)};
-  const bool prompt = engine.products.prefill_matmul != VariantId::none && work.rows > engine.products.methods.decode_rows;
-  const VariantId wanted = prompt ? engine.products.prefill_matmul : engine.products.matmul;
-  call.variant = variant::supports(wanted, work.format, layout) ? wanted : variant::kFloat;
   return call;
+}
+
+VariantId contract_of(const EngineConfig& engine, const KernelCall& call, bool accelerated) {
+  const AskedContracts asked{engine.products.matmul, engine.products.prefill_matmul, engine.placement.activations};
+  const bool prompt = call.batch->size() > engine.products.methods.decode_rows;
+  return product_contract(asked, {.prompt = prompt, .accelerator = accelerated}, call.in[0].format, call.in[0].layout);
 }
 
 Task<void> share(GraphCache* graphs, ComputeUnit* unit, KernelCall call, std::uint32_t repeat) {
@@ -53,11 +56,9 @@ Task<void> run_all(Machine* machine, GraphCache* graphs, const EngineConfig* eng
     call.slice = share_of(call.in[0].shape[0], std::max(kTileRows, group_rows(call.in[0].layout)), u, machine->units.size());
     if (call.slice.count == 0) continue;
     const Method method = engine->products.methods.of(call.batch->size());
-    const VariantId own = engine->placement.activations;
     const bool accelerated = machine->units[u]->caps().static_graphs;
     if (accelerated && applies(method, call.in[0].format)) call.method = method;
-    const bool has_own = accelerated && own != VariantId::none;
-    if (has_own && variant::supports(own, call.in[0].format, call.in[0].layout)) call.variant = own;
+    call.variant = contract_of(*engine, call, accelerated);
     scope.spawn(share(graphs, machine->units[u], std::move(call), repeat));
   }
   co_await scope.join();

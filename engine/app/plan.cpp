@@ -105,6 +105,23 @@ void check_splits(const Node& own, const Node& chosen) {
           "can not be combined with engine.plan, which has splits of its own (expected one of the two)");
 }
 
+// A plan's shares follow from what matmuls take in the contracts that it was made in.
+void check_contracts(const Node& own, const Node& chosen) {
+  const bool accelerated = chosen.find_path("placement.unit") != nullptr;
+  for (const std::string key : {"products.numerics", "placement.activations"}) {
+    const Node *given = own.find_path(key), *planned = chosen.find_path(key);
+    const bool of_cores = key == "products.numerics";
+    if (given == nullptr || !given->is_scalar() || (planned == nullptr && (of_cores || !accelerated))) continue;
+    const std::string made_in = planned == nullptr ? "same" : planned->text();
+    if (given->text() == made_in) continue;
+    const std::string name = given->written_as().empty() ? "engine." + key : given->written_as();
+    fail_at(given->origin(), name,
+            fmt::format("{} is another contract than that of engine.plan, whose shares were balanced in {} (expected {}, or a plan made "
+                        "with --set {}={})",
+                        given->text(), made_in, made_in, name, given->text()));
+  }
+}
+
 // The split of steps of so many sequences.
 const Node& split_for(const Node& splits, std::int64_t batch) {
   const auto holds = [batch](const Node& split) { return batch <= quantity_or(split.find("batch"), Dimension::none, 1); };
@@ -214,6 +231,7 @@ void apply_plan(Node& experiment) {
   const Node& own = *experiment.find("engine");
   Node chosen = canonical_engine(without_reasons(plan.child("engine").node()));
   check_splits(own, chosen);
+  check_contracts(own, chosen);
   // Whoever says `threads` means other units than the plan's.
   if (own.find_path("placement.threads") != nullptr) chosen.set_path("placement.units", Node());
   const Node both = merged(chosen, own);

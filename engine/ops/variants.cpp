@@ -46,7 +46,9 @@ VariantId by_name(std::string_view text) {
 std::size_t int8_block(Format weights) { return has_k_tiles(weights) ? kBlock : block_elements(weights); }
 
 bool supports(VariantId id, Format weights, Layout layout) {
-  if (weights == Format::q4_nibbles) return layout == Layout::rows && id != VariantId::none && id != kHmx && id != kInt8Rows;
+  if (weights == Format::q4_nibbles) {
+    return layout == Layout::rows && (id == kFloat || id == kInt8 || id == kHmx || id == kA16 || id == kReference);
+  }
   if (!weights.is_for_weights()) return false;
   const bool integers = weights == Format::q8_0 || code_form(weights) || integer_step(weights) || has_k_tiles(weights);
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);

@@ -45,8 +45,7 @@ inline constexpr VariantId kInt16Tables{13};
 inline constexpr int kMostWide = 8191;
 
 // What a matrix unit for fp16 computes (HMX, TTS-NPU 3.1.2): activations and dequantised weights are rounded to fp16, products are
-// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Every layout, every Format but
-// q4_nibbles.
+// exact, a row adds them in float32 with k ascending, and the sum is rounded to fp16. Every layout, every Format.
 inline constexpr VariantId kHmx{8};
 
 // What a GPU computes (W4A16, W8A16; MNN-LLM 4.2): activations are rounded to fp16, all else is as in kFloat, so that work items may
@@ -64,6 +63,9 @@ inline constexpr VariantId kLutExp{9};
 
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};
+
+// All of them but those of attention.
+inline constexpr VariantId kOfMatmuls[] = {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kReference};
 
 std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", "a16", ..., "none"
 std::string_view describe(VariantId id);   // one line for lists

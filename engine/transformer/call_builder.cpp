@@ -4,7 +4,7 @@
 
 #include "engine/graph/operator_graph.hpp"
 #include "engine/ops/operands.hpp"
-#include "engine/ops/variants.hpp"
+#include "engine/ops/product_contract.hpp"
 #include "engine/parts/placement/placement.hpp"
 #include "engine/quant/group_formats.hpp"
 
@@ -99,10 +99,12 @@ bool applies(Method method, Format format) {
   return few_bits || format == Format::q8_0;
 }
 
-// The output matrix has no layer: it stays on the cores where these hand products over.
-VariantId CallBuilder::contract_of(const Operator& op, const Site& site) const {
-  const bool theirs = site.unit < options_.accelerators.size() && options_.accelerators[site.unit] && op.layer >= 0;
-  return theirs && options_.accelerator_matmul != VariantId::none ? options_.accelerator_matmul : options_.matmul;
+VariantId CallBuilder::contract_of(const Operator& op, const Weight& weight, const Site& site) const {
+  const OwnContract own = site.unit < options_.own.size() ? options_.own[site.unit] : OwnContract::none;
+  const bool theirs = own == OwnContract::of_all || (own == OwnContract::of_layers && op.layer >= 0);
+  return product_contract({options_.matmul, options_.prefill_matmul, options_.accelerator_matmul},
+                          {.prompt = site.step->rows->size() > options_.products.decode_rows, .accelerator = theirs}, weight.format,
+                          weight.layout);
 }
 
 Method CallBuilder::method_of(const Operator& op, const Site& site) const {
@@ -267,11 +269,7 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    make_move(op, rows, call);
                  },
                  [&](ops::Matmul& product) {
-                   const Weight& weight = weight_for(op, *op.weight, site);
-                   const bool prefill = options_.prefill_matmul != VariantId::none && step.rows->size() > options_.products.decode_rows;
-                   const bool own = prefill && variant::supports(options_.prefill_matmul, weight.format, weight.layout);
-                   const VariantId wanted = own ? options_.prefill_matmul : contract_of(op, site);
-                   if (variant::supports(wanted, weight.format, weight.layout)) call.variant = wanted;
+                   call.variant = contract_of(op, weight_for(op, *op.weight, site), site);
                    call.method = method_of(op, site);
                    product.precomputed = call.method == Method::lut && inputs.size() > 1;
                    // Rows of one expert have to stand together before its matrices see them; each unit gathers its own copy.
@@ -284,8 +282,9 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                  },
                  [&](ops::Precompute& tables) {
                    call.method = Method::lut;
-                   tables.weights = weight_for(op, *op.weight, site).format;
-                   const VariantId contract = contract_of(op, site);  // some make other tables
+                   const Weight& weight = weight_for(op, *op.weight, site);
+                   tables.weights = weight.format;
+                   const VariantId contract = contract_of(op, weight, site);  // some make other tables
                    if (contract == variant::kInt8Tables || contract == variant::kInt16Tables) call.variant = contract;
                    call.in = {in(0)};
                  },

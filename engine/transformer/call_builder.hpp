@@ -40,13 +40,17 @@ struct StagedKv {
   std::size_t unit = 0;
 };
 
+// Which of a unit's products have the accelerator's contract. The output matrix stays on cores that hand layers' products over.
+enum class OwnContract : std::uint8_t { none, of_layers, of_all };
+
 struct CallOptions {
   VariantId matmul;            // where the weights' format allows it; kFloat elsewhere
   VariantId prefill_matmul{};  // of steps with more rows than `products.decode_rows`; none: the same
   VariantId attention{};       // none: as other operators
   bool report_active = false;
   std::vector<bool> accelerators = {};  // by unit: these carry products out by `products`
-  VariantId accelerator_matmul{};       // of their products with layers' weights, in place of `matmul`; none: the same
+  VariantId accelerator_matmul{};       // of products in contracts of their own, in place of `matmul`; none: the same
+  std::vector<OwnContract> own = {};    // by unit; empty: none
   ProductMethods products = {};
   WeightCopy copy = {};
   const EmbeddingRows* embedding = nullptr;  // in flash; null: a weight like others
@@ -123,7 +127,7 @@ class CallBuilder {
   Slice share_of_group(const OperatorGroup& group, const Site& site, const Shares& shares) const;
   Shares shares_of_expert(const OperatorGroup& group, const Site& site, const Shares& shares) const;
   const Weight& weight_for(const Operator& op, Role role, const Site& site) const;
-  VariantId contract_of(const Operator& op, const Site& site) const;
+  VariantId contract_of(const Operator& op, const Weight& weight, const Site& site) const;
   Method method_of(const Operator& op, const Site& site) const;
   Batch batch_of(const Operator& op, const Site& site) const { return op.rows == RowSet::sampled ? site.step->sampled : site.step->rows; }
 

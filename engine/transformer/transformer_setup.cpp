@@ -41,6 +41,12 @@ std::optional<KvStaging> staging_of(Memory& memory, const KvCache& kv, const Mod
 // Whether the ways to carry products out apply: on an accelerator, or on a core that hands its products to one.
 bool has_ways(const ComputeUnit& unit) { return !is_core(unit) || dynamic_cast<const OffloadUnit*>(&unit) != nullptr; }
 
+// A core that stands in for an accelerator has its contract, too.
+OwnContract own_contract(const ComputeUnit& unit, const UnitPlacement& placement) {
+  if (!is_core(unit) || &unit == placement.accelerator()) return OwnContract::of_all;
+  return has_ways(unit) ? OwnContract::of_layers : OwnContract::none;
+}
+
 // One kind for all sequences of a run: keys in the cache have been turned by it.
 Role rope_factors(const ModelConfig& config, const TransformerOptions& options) {
   if (!config.rope_factors_by_length) return Role::rope_factors;
@@ -49,7 +55,10 @@ Role rope_factors(const ModelConfig& config, const TransformerOptions& options) 
 
 CallOptions call_options(const ModelConfig& config, const TransformerOptions& options, const KvStaging* staging) {
   CallOptions call{options.matmul, options.prefill_matmul, options.attention, options.report_active};
-  for (const ComputeUnit* unit : options.placement->units()) call.accelerators.push_back(has_ways(*unit));
+  for (const ComputeUnit* unit : options.placement->units()) {
+    call.accelerators.push_back(has_ways(*unit));
+    call.own.push_back(own_contract(*unit, *options.placement));
+  }
   call.products = options.products;
   call.accelerator_matmul = options.accelerator_matmul;
   call.copy = options.copy;

@@ -67,6 +67,10 @@ HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters&
   const std::size_t first = table_.size();
   for (const auto& [key, value] : more.values) read(more, key, value, first);
   for (const auto& [name, given, kernel] : table_) {
+    if (kernel.packets_per_block > 0 && !kernel.by_blocks()) {
+      table.fail(fmt::format("hmx.{}.{}.packets_per_block", kPathNames[static_cast<std::size_t>(kernel.path)], name),
+                 "is of products by blocks (expected packets_per_sum beside it)");
+    }
     if (!kernel.by_blocks() || (kernel.bits == 8 && kernel.tile_rows == 0 && kernel.tile_columns == 0)) continue;
     table.fail(fmt::format("hmx.{}.{}.packets_per_sum", kPathNames[static_cast<std::size_t>(kernel.path)], name),
                "is of products by blocks (expected bits: 8 beside it, and no tile_rows or tile_columns)");
@@ -117,6 +121,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.gathers_per_element = value;
   } else if (what == "packets_per_sum") {
     kernel.packets_per_sum = value;
+  } else if (what == "packets_per_block" && kernel.matrix) {
+    kernel.packets_per_block = value;
   } else if (what == "packets_per_activation") {
     kernel.packets_per_activation = value;
   } else if (what == "packets_per_mac" && !kernel.matrix) {
@@ -132,7 +138,7 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   } else {
     fail(table, key,
          "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, packets_per_sum, "
-         "packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; bits 16, 8 or 4 on hmx");
+         "packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; packets_per_block, bits 16, 8 or 4 on hmx");
   }
 }
 

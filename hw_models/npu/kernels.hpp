@@ -16,6 +16,7 @@
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
 // packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5). On hmx: of a
 //                     product whose tiles leave the sums of each block (engine/base/block_plan.hpp)
+// packets_per_block   of HVX, beside them: per output column, block and up to four activation rows, which share a block's scale (hmx alone)
 // packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute); on hmx, that becomes int8
 // packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
 //                     int8 before tables are made of them ("int8_activations.g64": in blocks of 64); of a score of attention with all that
@@ -44,7 +45,7 @@ struct Kernel {
   std::uint32_t threads = 1;
   std::uint32_t bits = 16;
   double packets_per_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
-  double gathers_per_weight = 0, packets_per_sum = 0, packets_per_activation = 0;
+  double gathers_per_weight = 0, packets_per_sum = 0, packets_per_block = 0, packets_per_activation = 0;
   double packets_per_element = 0, gathers_per_element = 0;
   std::uint32_t tile_rows = 0, tile_columns = 0;  // 0: any
   bool by_blocks() const { return matrix && packets_per_sum > 0; }

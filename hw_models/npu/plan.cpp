@@ -12,6 +12,7 @@ namespace {
 
 constexpr Bytes kFloat = 4;
 constexpr double kWordBursts = 2;  // of a tile of 32-bit sums, which is twice as large as one of fp16
+constexpr double kSummedRows = 4;  // that share the conversion of a block's scales (scale_sums of float_stages.hpp)
 
 // Whether the matrix unit's weights are made of bit-serial panels.
 bool panels(const Kernel& kernel) { return kernel.matrix && kernel.tile_rows > 0 && kernel.tile_columns > 0; }
@@ -119,8 +120,8 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
       packets += macs * kernel.packets_per_mac;
     }
     const std::uint32_t block = kernel.by_blocks() ? hexagon::kSummedColumns : work.group;
-    const double sums = block > 0 ? static_cast<double>(rows) * width * std::ceil(static_cast<double>(work.depth) / block) : 0;
-    packets += sums * kernel.packets_per_sum;
+    const double of_row = block > 0 ? static_cast<double>(width) * std::ceil(static_cast<double>(work.depth) / block) : 0;
+    packets += of_row * (rows * kernel.packets_per_sum + std::ceil(rows / kSummedRows) * kernel.packets_per_block);
     g.vector = vector_seconds(packets, kernel);
     return g;
   };

@@ -122,7 +122,9 @@ double cpu_seconds() {
 CallShape read_shape(Reader& reader) {
   CallShape shape;
   shape.op = named(reader, "op", kOps, "matmul");
-  shape.variant = variant::by_name(reader.choice("variant", {"float", "int8"}, "float"));
+  std::vector<std::string> contracts;
+  for (const VariantId id : variant::kOfMatmuls) contracts.emplace_back(variant::name(id));
+  shape.variant = variant::by_name(reader.choice("variant", contracts, "float"));
   shape.format = named(reader, "format", kFormats, "f32");
   shape.layout = named(reader, "layout", kLayouts, "rows");
   shape.rows = number(reader, "rows", 0);

@@ -12,6 +12,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.int8.{q8_0,q4_0}               the int8 contract by tiles of bytes (engine/base/block_plan.hpp); bits: 8
                      packets_per_weight      bytes or nibbles to tiles of bytes; a block's scales are kept
                      packets_per_sum         per output, block of 32 columns and activation row: the integer sum, scaled and added
+                     packets_per_block       per output column, block and up to four activation rows: the scale that they share
                      packets_per_activation  float32 activations to int8
   hmx.dma.{float,hmx}.q4_0_tile          packets_per_weight      tile groups as they are stored (TTS-NPU 5.1), scales spread by look-up
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
@@ -64,7 +65,7 @@ WORKER_FILES = ("attention_work", "block_kernels", "block_work", "dma", "dot_ker
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_accumulate": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
-TRIP |= {"qf_scale_sums": 4 * 32}  # sums of a block
+TRIP |= {"qf_scale_sums": 4 * 32, "qf_scale_sums_of_row": 32}  # sums of a block
 TRIP |= {f"qf_quantise{wide}_g{block}": 128 for wide in ("", "_wide") for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
 TRIP |= {f"qf_lut_finalize{form}_g{group}": 128 * 256 // group
@@ -198,7 +199,9 @@ def prices(executed, static):
 
     def of_blocks(form):
         weights, packets, *_ = executed[f"{form} blocks"]
-        return {"packets_per_weight": sum(packets.values()) / weights, "packets_per_sum": static["qf_scale_sums"],
+        one, four = static["qf_scale_sums_of_row"], 4 * static["qf_scale_sums"]
+        each = (four - one) / 3  # of one more row of activations; the rest is done once per column and block
+        return {"packets_per_weight": sum(packets.values()) / weights, "packets_per_sum": each, "packets_per_block": one - each,
                 "packets_per_activation": static["qf_quantise_g32"], "bits": 8}
 
     scaled_tables = {f"w{bits}g{group}{z}": scaled(bits, group, z) for bits, group, z in FORMATS}

@@ -5,6 +5,7 @@
 #include "engine/app/plan.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/quant/kv_rows.hpp"
 #include "engine/transformer/decoder.hpp"
 
@@ -33,6 +34,15 @@ Shapes shapes_of(const Node& model, BundleForm bundles) {
   return {std::move(config), store.all()};
 }
 
+// The contracts that products with such weights have, wherever their rows stand.
+Json contracts_of(Format format) {
+  Json names = Json::array();
+  for (const VariantId id : variant::kOfMatmuls) {
+    if (variant::supports(id, format, Layout::rows)) names.push_back(variant::name(id));
+  }
+  return names;
+}
+
 Json layout_row(const BundleLayout& layout) {
   return {{"block", layout.block},           {"kept", layout.kept_block()},  // of a block, in DRAM
           {"per_block", layout.per_block},   {"blocks", layout.blocks()},
@@ -46,12 +56,13 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
   if (model == nullptr || !model->is_map()) fail_at(experiment.origin(), "model", "is missing");
   const Shapes shapes = shapes_of(*model, BundleForm::one_read);
   const ModelConfig& c = shapes.config;
-  Json formats = Json::object();
+  Json formats = Json::object(), contracts = Json::object();
   Bytes fixed = 0, all = 0;
   for (const Weight& weight : shapes.weights) {
     all += weight.stored_bytes();
     if (!is_ffn(weight.role)) fixed += weight.stored_bytes();
     formats[std::string(to_string(weight.role))] = to_string(weight.format);
+    contracts[std::string(to_string(weight.format))] = contracts_of(weight.format);
   }
   Json layouts = Json::object();
   std::vector<BundleForm> forms{BundleForm::one_read, BundleForm::two_phases};
@@ -86,6 +97,7 @@ nlohmann::ordered_json plan_facts(const Node& experiment) {
              {"experts_used", c.experts_used},
              {"predictor_rank", c.predictor_rank}}},
            {"formats", formats},
+           {"contracts", contracts},
            {"layouts", layouts},
            {"kv", kv},
            {"fixed_bytes", fixed},

@@ -18,7 +18,13 @@ namespace {
 class Columns {
  public:
   Columns(const KernelSet& set, const KernelCall& call)
-      : set_(set), call_(call), k_(columns(call.in[0])), x_(elements(call.in[1])), rows_(kTile * k_), halves_(k_) {
+      : set_(set),
+        call_(call),
+        scales_(scales_of(call)),
+        k_(columns(call.in[0])),
+        x_(elements(call.in[1])),
+        rows_(kTile * k_),
+        halves_(k_) {
     const float* x = call.in[1].as<float>();
     for (std::size_t i = 0; i < x_.size(); i += k_) round_to_halves(x + i, &x_[i]);
     sums_.resize(call.in[1].shape[0] * kTile);
@@ -26,7 +32,10 @@ class Columns {
 
   void add(std::uint32_t row, const std::byte* data) {
     float* values = &rows_[count_ * k_];
-    if (call_.in[0].format == Format::f16) {
+    if (scales_ != nullptr) {
+      set_.dequantise_nibbles(data, scales_->data() + row * scale_row_bytes(call_.in[0]), values, k_);
+      round_to_halves(values, values);
+    } else if (call_.in[0].format == Format::f16) {
       std::memcpy(halves_.data(), data, k_ * sizeof(Half));  // of any alignment
       set_.to_f32(halves_.data(), k_, values);
     } else {
@@ -82,6 +91,7 @@ class Columns {
 
   const KernelSet& set_;
   const KernelCall& call_;
+  const View* scales_;  // that stand apart from the rows
   std::size_t k_;
   std::vector<float> x_, rows_, sums_;
   std::vector<Half> halves_;

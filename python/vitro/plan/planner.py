@@ -18,16 +18,18 @@ from .workload import load as loaded
 from .workload import load_apart
 
 MIB = 2 ** 20
+OWN = ("engine.placement.activations", "engine.hybrid.activations")
 
 
 def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
-              storage_file=None, progress=None, bench=None, apart=None):
+              storage_file=None, progress=None, bench=None, apart=None, activations=None):
     """model, device: paths, or what such files hold. profile: a recording, or a file with `profile:` or `engine.profile`; none: the model
     file's own.
     overrides: memory.* and engine.* as a run has them. accelerator: its name, "" for none; None: npu where the device has one.
     apart: "none", "layers" or "experts" may have hot shares of their own; None: layers, and of a mixture none. bench: of this machine and
-    device, with what was asked of it before."""
-    composed = compose(model, device, overrides)
+    device, with what was asked of it before. activations: of the accelerator, as engine.placement.activations has them; None: what the
+    overrides say."""
+    composed = compose(model, device, [*overrides, *([f"{OWN[0]}={activations}"] if activations else [])])
     facts = native.call("plan_facts", composed.tree)
     given, tree = composed.given, composed.resolved
     engine, device_tree = tree["engine"], tree["device"]
@@ -48,15 +50,19 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     classes = core_classes(device_tree, machine, accelerator)
     bench = bench or Bench(machine=machine, device=device_tree, file=storage_file)
     form = facts["formats"]["ffn_bundle"]
-    variant = given["engine"].get("products", {}).get("numerics", "int8" if form in ("q4_0", "q8_0") else "float")
+    numerics = given["engine"].get("products", {}).get("numerics", "int8" if form in ("q4_0", "q8_0") else "float")
+    own = given["engine"].get("placement", {}).get("activations", "same")
+    if own != "same" and not accelerator:
+        raise ConfigError(f"{OWN[0]}: {own} is of an accelerator's matmuls, and the plan has none (expected one, or {OWN[0]}: same)")
     # The reads of a layer lie within its FFN, whose addresses the device soon has at hand.
     bundles = facts["layouts"]["bundles"]
     range_bytes = max(16 * MIB, bundles["blocks"] * bundles["block"] * max(1, facts["model"]["experts_used"]))
-    settings = {"accelerator": accelerator, "variant": variant, "kv_format": engine["kv"]["format"],
-                "kv_per": engine["kv"]["per"],
+    settings = {"accelerator": accelerator, "variant": _variant(numerics), "own_variant": _variant(own),
+                "kv_format": engine["kv"]["format"], "kv_per": engine["kv"]["per"],
                 "context": min(CONTEXT, facts["model"]["context"] or CONTEXT), "range_bytes": range_bytes,
                 "decisions": decision_costs(device_tree) if machine == "sim" else {}}
     planner = _Planner(facts, bench, assume, classes, settings, progress or (lambda done, total: None))
+    planner.numerics, planner.own = numerics, own
     if engine["weights"]["layout"] in facts["layouts"]:
         planner.given_layout(engine["weights"]["layout"])
     planner.choose_cores(cores)
@@ -71,8 +77,15 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
 
 def compose(model, device, overrides):
     """The experiment that a plan is for, as far as it matters to one. What a run would refuse is refused here."""
-    return experiments.compose({"experiment": "plan", "model": _part(model), "device": _part(device), "engine": ENGINE,
+    # Whose activations are stated has to be among the units; which it is, a plan finds out later.
+    units = {"units": ["npu"]} if any(override.partition("=")[0] in OWN for override in overrides) else {}
+    return experiments.compose({"experiment": "plan", "model": _part(model), "device": _part(device), "engine": ENGINE | units,
                                 "workload": {"prompt_tokens": 1}}, overrides=list(overrides))
+
+
+def _variant(numerics):
+    """The contract that probes ask for; None: no own one."""
+    return {"same": None, "fp16": "hmx"}.get(numerics, numerics)
 
 
 def _part(part):

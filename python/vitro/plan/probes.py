@@ -91,9 +91,10 @@ class Bench:
         """Seconds that a core spends on a read, at most: small reads of a range that the device has at hand."""
         return self.read(core, 4096, depth=depth, range_bytes=NEAR)[0]
 
-    def stream_rates(self, units, others, rows, columns, *, form, variant):
-        """Bytes per second that `units` read alone, and while `others` read for longer than they do."""
-        parts = [self.product(who, rows, columns, form=form, variant=variant, scattered=True) for who in (units, others)]
+    def stream_rates(self, units, others, rows, columns, *, form, variants):
+        """Bytes per second that `units` read alone, and while `others` read for longer than they do. variants: of both."""
+        parts = [self.product(who, rows, columns, form=form, variant=variant, scattered=True)
+                 for who, variant in zip((units, others), variants)]
         (mine,), (moved,) = self.phase(parts[0])
         (theirs,), _ = self.phase(parts[1])
         longer = parts[1] | {"copies": math.ceil(OUTLASTS * parts[1]["copies"] * mine / theirs)}
@@ -105,9 +106,11 @@ class Device:
     """Curves of one choice of cores, for every batch size; what the times of a plan are made of."""
 
     def __init__(self, bench, facts, *, cores, accelerator, io_core, variant, kv_format, batches, context, range_bytes,
-                 kv_per="kv_head", decisions=None):
+                 own_variant=None, kv_per="kv_head", decisions=None):
+        """variant: the contract of matmuls; own_variant: of the accelerator's, None: the same."""
         self.bench, self.facts, self.cores, self.accelerator, self.io_core = bench, facts, cores, accelerator, io_core
         self.variant, self.kv_format, self.context, self.range_bytes = variant, kv_format, context, range_bytes
+        self.own_variant = own_variant
         self.heads_on_cores = facts["kv"][kv_format]["for_cores"]  # an accelerator does not read it
         self.kept = {"heads": facts["model"]["heads"], "group": 1} if kv_per == "query_head" else {"heads": facts["model"]["kv_heads"]}
         self.decisions = decisions or {}              # seconds of each kind
@@ -122,15 +125,16 @@ class Device:
         self.launch = 0.0
         if accelerator:
             tiny = bench.product([accelerator], TILE_ROWS, self.model["width"], form=self.formats["ffn_bundle"],
-                                 variant=self.variant_for("ffn_bundle"), scattered=self.scatters, copies=1)
+                                 variant=self.variant_for("ffn_bundle", [accelerator]), scattered=self.scatters, copies=1)
             more = tiny | {"copies": 2}
             once, twice = bench.phase(tiny)[0][0], bench.phase(more)[0][0]
             self.launch = max(0.0, 2 * once - twice)
         self.core_streams = self.fast_streams = None  # bytes per second alone, and beside the other side
         if accelerator and self.scatters:
-            shape = {"form": self.formats["ffn_bundle"], "variant": self.variant_for("ffn_bundle")}
-            self.core_streams = bench.stream_rates(cores, [accelerator], self.model["ffn"], self.model["width"], **shape)
-            self.fast_streams = bench.stream_rates([accelerator], cores, self.model["ffn"], self.model["width"], **shape)
+            self.core_streams, self.fast_streams = (
+                bench.stream_rates(*sides, self.model["ffn"], self.model["width"], form=self.formats["ffn_bundle"],
+                                   variants=[self.variant_for("ffn_bundle", side) for side in sides])
+                for sides in ((cores, [accelerator]), ([accelerator], cores)))
 
     def deciding(self, named, missing, clusters):
         """Seconds that the policy's core needs to look up, admit and hand out what a layer names: by what the device file says that
@@ -145,8 +149,10 @@ class Device:
         """Rows that are whole cache lines can be placed one by one; shorter ones are probed side by side."""
         return self.facts["layouts"]["bundles"]["row"] % 64 == 0
 
-    def variant_for(self, role):
-        return self.variant if self.variant != "int8" or self.formats.get(role) in ("q4_0", "q8_0") else "float"
+    def variant_for(self, role, units):
+        """As the engine chooses (engine/ops/product_contract.hpp): the first one asked for that such weights have."""
+        asked = [self.own_variant] if units == [self.accelerator] else []
+        return next((variant for variant in [*asked, self.variant] if variant in self.facts["contracts"][self.formats[role]]), "float")
 
     def variant_of_sums(self, units):
         """Of Down, by neurons: cores add q4_0 in the contract of the products, accelerators and other formats in float."""
@@ -157,18 +163,19 @@ class Device:
         width, scattered = model["width"], self.scatters
         queries = "attn_q" if "attn_q" in formats else "attn_qkv"
         bundle = {"form": formats["ffn_bundle"], "batch": batch, "scattered": scattered}
-        curves = {"gate": bench.curve(units, model["ffn"], width, variant=self.variant_for("ffn_bundle"), **bundle),
+        curves = {"gate": bench.curve(units, model["ffn"], width, variant=self.variant_for("ffn_bundle", units), **bundle),
                   "down": bench.curve(units, model["ffn"], width, variant=self.variant_of_sums(units), op="accumulate", **bundle),
-                  "dense": bench.curve(units, 2 * width, width, form=formats[queries], variant=self.variant_for(queries), batch=batch)}
+                  "dense": bench.curve(units, 2 * width, width, form=formats[queries], variant=self.variant_for(queries, units),
+                                       batch=batch)}
         head = "output" if "output" in formats else "token_embedding"
-        curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head), batch=batch)
+        curves["head"] = bench.curve(units, model["vocab"], width, form=formats[head], variant=self.variant_for(head, units), batch=batch)
         attends = self.cores if self.heads_on_cores else units
         curves["attention"] = bench.attention(attends[-1], head_dim=model["head_dim"], context=self.context, form=self.kv_format,
                                               batch=batch, **self.kept)
         if model["predictor_rank"] and units == self.cores:
             rank = model["predictor_rank"]
-            curves["rank"] = bench.curve(units, rank, width, form=formats["predictor_in"], variant=self.variant_for("predictor_in"),
-                                         batch=batch)
+            curves["rank"] = bench.curve(units, rank, width, form=formats["predictor_in"],
+                                         variant=self.variant_for("predictor_in", units), batch=batch)
             curves["scores"] = bench.curve(units, model["ffn"], rank, form=formats["predictor_out"],
-                                           variant=self.variant_for("predictor_out"), batch=batch)
+                                           variant=self.variant_for("predictor_out", units), batch=batch)
         return curves

@@ -32,7 +32,7 @@ def _engine(planner):
     engine = {
         "policy": ENGINE["policy"],
         "layout": _with(planner.layout, why["layout"]),
-        "activations": _with(settings["variant"], f"{planner.facts['formats']['ffn_bundle']} weights"),
+        "activations": _with(planner.numerics, f"{planner.facts['formats']['ffn_bundle']} weights"),
         "units": _with(planner.cores, why["units"]),
         "prefill_chunk": _with(planner.chunk, why["prefill_chunk"]),
         "clusters": {
@@ -49,6 +49,7 @@ def _engine(planner):
     cores, fast = planner.prefill[tuple(planner.cores)], planner.prefill[(settings["accelerator"],)]
     engine["hybrid"] = {
         "unit": settings["accelerator"],
+        **({} if planner.own == "same" else {"activations": _with(planner.own, f"in which {settings['accelerator']} was probed")}),
         "cluster": _with(planner.hot_cluster, why["cluster"]),
         "prefill": _with(fast <= cores, f"a layer for 64 rows: {_ms(fast)} on {settings['accelerator']}, {_ms(cores)} on the cores"),
         "splits": [_split(planner, split) for split in planner.splits],

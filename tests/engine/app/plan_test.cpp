@@ -51,6 +51,14 @@ class PlanTest : public testing::Test {
     text.replace(text.find("hot: {value: 25%, why: meets}"), 29, "hot: {value: 25%, why: meets}, attention: 50%");
     write("plans/p.yaml", text + "  ffn: {clusters: {hot_cluster: 64}}\ngraphs: [" + listed + "]\n");
   }
+  // A plan made in these, of cores and of the accelerator.
+  void contracts(const std::string& cores, const std::string& accelerator) const {
+    std::ifstream in(path("plans/p.yaml"));
+    std::string text(std::istreambuf_iterator<char>(in), {});
+    text.replace(text.find("    unit: npu\n"), 14, "    unit: npu\n    " + accelerator + "\n");
+    text.replace(text.find("  policy: neuron_cluster\n"), 25, "  policy: neuron_cluster\n  " + cores + "\n");
+    write("plans/p.yaml", text);
+  }
   Experiment read(const std::vector<std::string>& overrides = {}) const {
     return read_experiment(load_experiment(path("e.yaml"), overrides, ""));
   }
@@ -90,6 +98,27 @@ TEST_F(PlanTest, splits_beside_those_of_the_plan_are_refused_where_they_stand) {
   EXPECT_NE(found.find("e.yaml:5: engine.hybrid.splits: can not be combined with engine.plan"), std::string::npos) << found;
   experiment("memory: {ffn_in_dram: 50%}", ", hybrid: {cluster: 128}");
   EXPECT_DOUBLE_EQ(read().engine.placement.splits[0].hot, 0.25) << "other keys are none of its business";
+}
+
+// Shares are balanced by times in one contract; in another one the sides would not meet.
+TEST_F(PlanTest, a_plan_of_other_contracts_is_refused_where_they_stand) {
+  experiment("memory: {ffn_in_dram: 50%}", ", placement: {activations: fp16}");
+  const std::string other = error();
+  EXPECT_NE(other.find("e.yaml:5: engine.placement.activations: fp16 is another contract than that of engine.plan"), std::string::npos)
+      << other;
+  EXPECT_NE(other.find("balanced in same"), std::string::npos) << other;
+  experiment("memory: {ffn_in_dram: 50%}", ", placement: {activations: same}");
+  EXPECT_EQ(error(), "");
+  contracts("activations: {value: int8, why: x}", "activations: {value: fp16, why: x}");
+  EXPECT_NE(error().find("balanced in fp16 (expected fp16, "), std::string::npos) << error();
+  experiment("memory: {ffn_in_dram: 50%}");
+  EXPECT_EQ(read().engine.placement.activations, variant::kHmx);
+  EXPECT_EQ(read().engine.products.matmul, variant::kInt8);
+  experiment("memory: {ffn_in_dram: 50%}", ", placement: {activations: fp16}");
+  EXPECT_EQ(error(), "");
+  const std::string cores = error({"engine.activations=float"});
+  EXPECT_NE(cores.find("engine.activations: float is another contract"), std::string::npos) << cores;
+  EXPECT_EQ(error({"engine.activations=int8"}), "");
 }
 
 TEST_F(PlanTest, what_was_composed_composes_again) {

@@ -285,6 +285,10 @@ TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
   EXPECT_FALSE(variant::supports(variant::kInt8Rows, Format::q4_k, Layout::tiled));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::tiled));
+  EXPECT_TRUE(variant::supports(variant::kHmx, Format::q4_nibbles, Layout::rows));
+  for (const VariantId codes : {variant::kInt8Tables, variant::kInt16Tables, variant::kInt8Rows}) {
+    EXPECT_FALSE(variant::supports(codes, Format::q4_nibbles, Layout::rows)) << "they read whole blocks";
+  }
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::w(3, 128, 'z'), Layout::lut));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_0, Layout::lut));
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::q8_0, Layout::lut));

@@ -56,20 +56,33 @@ TEST_F(CallVariantsTest, a_prompts_variant_that_weights_lack_is_that_of_decoding
   for (const Call& c : calls()) EXPECT_EQ(c.call.variant, variant::kFloat);
 }
 
-// W4A16 on the accelerator, int8 on the cores and for the output matrix: a unit's contract, not the engine's.
+// W4A16 on the accelerator, int8 on the cores: a unit's contract, not the engine's. A core that hands layers' products over keeps the
+// output matrix.
 TEST_F(CallVariantsTest, accelerators_may_have_activations_of_their_own) {
-  CallOptions options{variant::kInt8};
-  options.accelerators = {false, true};
-  options.accelerator_matmul = variant::kHmx;
-  start(tiny_dense(), 1, 2, options, Format::q4_0);
-  std::set<std::pair<std::size_t, bool>> seen;
-  for (const Call& c : calls()) {
-    if (!is_product(c)) continue;
-    const bool of_layer = c.call.layer >= 0;
-    EXPECT_EQ(c.call.variant, c.unit == 1 && of_layer ? variant::kHmx : variant::kInt8) << describe(c.call);
-    seen.emplace(c.unit, of_layer);
+  for (const OwnContract own : {OwnContract::of_all, OwnContract::of_layers}) {
+    CallOptions options{variant::kInt8};
+    options.own = {OwnContract::none, own};
+    options.accelerator_matmul = variant::kHmx;
+    start(tiny_dense(), 1, 2, options, Format::q4_0);
+    std::set<std::pair<std::size_t, bool>> seen;
+    for (const Call& c : calls()) {
+      if (!is_product(c)) continue;
+      const bool of_layer = c.call.layer >= 0, theirs = c.unit == 1 && (of_layer || own == OwnContract::of_all);
+      EXPECT_EQ(c.call.variant, theirs ? variant::kHmx : variant::kInt8) << describe(c.call);
+      seen.emplace(c.unit, of_layer);
+    }
+    EXPECT_EQ(seen.size(), 4u) << "both units had products of both kinds";
   }
-  EXPECT_EQ(seen.size(), 4u) << "both units had products of both kinds";
+}
+
+TEST_F(CallVariantsTest, a_contract_that_an_accelerators_weights_lack_is_that_of_the_cores) {
+  CallOptions options{variant::kInt8};
+  options.own = {OwnContract::none, OwnContract::of_all};
+  options.accelerator_matmul = variant::kInt8Tables;
+  start(tiny_dense(), 1, 2, options, Format::q8_0);
+  for (const Call& c : calls()) {
+    if (is_product(c)) EXPECT_EQ(c.call.variant, variant::kInt8) << describe(c.call);
+  }
 }
 
 TEST_F(CallVariantsTest, accelerators_alone_get_the_method_and_only_where_it_applies) {

@@ -102,6 +102,7 @@ TEST(HexagonKernels, mistakes_are_named) {
   EXPECT_THAT(message("hmx.dma.float.f16.packets_per_mac"), HasSubstr("packets_per_mac on hvx"));
   EXPECT_THAT(message("hmx.dma.int8.q8_0.packets_per_sum"),
               HasSubstr("hmx.dma.int8.q8_0.packets_per_sum: is of products by blocks (expected bits: 8"));
+  EXPECT_THAT(message("hmx.dma.int8.q8_0.packets_per_block"), HasSubstr("by blocks (expected packets_per_sum beside it"));
 }
 
 }  // namespace

@@ -207,6 +207,18 @@ TEST(Blocks, pay_for_each_sum_on_hvx_and_for_each_tile_that_leaves_the_matrix_un
   EXPECT_NEAR(made, 512.0 * 4096 / 4 / 1e9, 0.03e-3);
 }
 
+// Four rows share the conversion of a block's scales; fewer have it for themselves.
+TEST(Blocks, pay_for_a_blocks_scale_once_for_up_to_four_rows) {
+  const auto seconds = [](std::uint32_t rows, const std::string& of_block) {
+    const std::string price = "packets_per_weight: 0.01, bits: 8, packets_per_sum: 0.2, packets_per_block: " + of_block;
+    NpuBench bench(phone("npu.kernels: {hmx: {dma: {float: {q4_0: {" + price + "}}}}}"));
+    return to_seconds(bench.call(product(bench.model(), kQ4, rows, 4096, 4096)));
+  };
+  for (const auto& [rows, times] : {std::pair{1u, 1}, {3u, 1}, {4u, 1}, {5u, 2}, {8u, 2}}) {
+    EXPECT_NEAR(seconds(rows, "60") - seconds(rows, "40"), times * 4096.0 * 128 * 20 / 4 / 1e9, 0.02e-3) << rows;
+  }
+}
+
 TEST(Blocks, both_fidelities_agree) {
   const std::string price = "npu.kernels: {hmx: {dma: {float: {q4_0: {packets_per_weight: 0.02, bits: 8, packets_per_sum: 0.2}}}}}";
   for (const std::uint32_t rows : {1u, 32u, 512u}) {

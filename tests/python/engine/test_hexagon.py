@@ -109,14 +109,17 @@ def test_activations_are_the_placements(native):
 @needs_worker
 def test_hot_neurons_have_the_activations_of_the_placement(native):
     """Gate and Up of hot neurons are the accelerator's, so they follow its contract: one text on both machines, another in int8."""
-    def run(unit, activations, machine):
+    def run(unit, activations, machine, layout="scales_inline"):
         keys = {"engine.policy": "neuron_cluster", "engine.placement.unit": unit, "engine.placement.activations": activations,
                 "engine.placement.splits": "[{batch: 1, hot: 100%, attention: 50%}]", "engine.ffn.clusters.hot_cluster": 64,
-                "engine.weights.layout": "scales_inline", "workload.sampling": "{temperature: 1}", "workload.output_tokens": 16}
+                "engine.weights.layout": layout, "workload.sampling": "{temperature: 1}", "workload.output_tokens": 16}
         return native(*arguments("q4_0", "[cpu1]", **keys), "--machine", machine).json
     host, sim, same = run("hexagon", "fp16", "host"), run("npu", "fp16", "sim"), run("npu", "same", "sim")
     assert host["tokens"] == sim["tokens"]
     assert sim["tokens"] != same["tokens"]
+    apart = run("npu", "fp16", "sim", "scales_resident")  # which the worker lacks, and the simulated NPU prices
+    assert apart["tokens"] == sim["tokens"]
+    assert not any(name.startswith("int8") for name in apart["unpriced_calls"])
 
 
 @needs_worker

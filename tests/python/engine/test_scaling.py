@@ -268,18 +268,17 @@ def test_scores_grow_with_the_text(native, judge, engine):
     assert sim.metric("scaling.scoring_rows") == grown.metric("scaling.scoring_rows")
 
 
-# tts.yaml, where the layers of both models are on the accelerator. A core stands in for it on the host, in one contract.
+# tts.yaml, where the layers of both models are on the accelerator, in its contract. A core stands in for it on the host.
 @pytest.mark.parametrize("placement", ["cores", "model"])
 def test_best_of_eight_with_a_reward_model_beside_the_model(native, judge, placement):
     best_of_8 = scored_by(judge, {"method": "best_of_n", "samples": 8}, placement=placement)
     best_of_8 |= {"engine": str(ROOT / "configs" / "engines" / "tts.yaml"), "device": str(ONEPLUS12),
                   "model": {"gguf": str(STORIES.with_suffix("").with_suffix(".q4_0.gguf"))}}
-    same = {"engine.placement.activations": "same"}
-    sim = vitro.run(best_of_8, machine="sim", overrides=same)
-    host = vitro.run(best_of_8, machine="host", overrides=same | {"engine.units": ["cpu0"], "engine.placement.unit": "cpu1"})
+    sim = vitro.run(best_of_8, machine="sim")
+    host = vitro.run(best_of_8, machine="host", overrides={"engine.units": ["cpu0"], "engine.placement.unit": "cpu1"})
     assert [(s["tokens"], s["score"]) for s in sim["scaling"]["samples"]] == [(s["tokens"], s["score"]) for s in host["scaling"]["samples"]]
     assert len({s["score"] for s in sim["scaling"]["samples"]}) > 1 and sim.tokens == host.tokens
-    no_room = same | {"device.npu.session_limit": "4 MiB", "engine.kv_format": "f16"}
+    no_room = {"device.npu.session_limit": "4 MiB", "engine.kv_format": "f16"}
     if placement == "cores":
         assert vitro.run(best_of_8, machine="sim", overrides=no_room).tokens == sim.tokens
     else:

@@ -63,9 +63,21 @@ class Probed(Bench):
         return ([both, later] if first == 0 else [later, both]), size
 
 
+@pytest.mark.parametrize("own, of_bundle", [(None, "int8"), ("hmx", "hmx"), ("int8_tables", "int8")])
+def test_each_side_is_probed_in_the_contract_that_it_computes_in(own, of_bundle):
+    """The accelerator's own where such weights have it, else that of the cores, else float32."""
+    device = Device.__new__(Device)
+    device.accelerator, device.variant, device.own_variant = "npu", "int8", own
+    device.formats = {"ffn_bundle": "q4_0", "output": "f16"}
+    device.facts = {"contracts": {"q4_0": ["float", "int8", "hmx"], "f16": ["float", "hmx"]}}
+    assert device.variant_for("ffn_bundle", ["cpu0", "cpu1"]) == "int8" and device.variant_for("output", ["cpu0"]) == "float"
+    assert device.variant_for("ffn_bundle", ["npu"]) == of_bundle
+    assert device.variant_for("output", ["npu"]) == ("hmx" if own == "hmx" else "float")
+
+
 @pytest.mark.parametrize("units, others, alone", [(["cpu0"], ["npu"], 40), (["npu"], ["cpu0"], 50)])
 def test_a_rate_beside_the_other_side_is_probed_while_that_side_reads_all_the_time(units, others, alone):
-    found = Probed().stream_rates(units, others, 4096, 1024, form="q4_0", variant="int8")
+    found = Probed().stream_rates(units, others, 4096, 1024, form="q4_0", variants=("int8", "hmx"))
     assert found == (pytest.approx(alone * GB), pytest.approx(30 * GB))
 
 

@@ -11,6 +11,7 @@ from vitro.base.native import call as native_call
 from vitro.plan.balance import Balance
 from vitro.plan.inputs import memory_of
 from vitro.plan.planner import compose, make_plan
+from vitro.plan.probes import Bench
 from vitro.plan.text import text_of
 
 CONFIGS = ROOT / "configs"
@@ -124,6 +125,30 @@ def test_every_choice_has_a_reason(plan):
             if key not in ("policy", "pipeline", "unit", "clusters", "hybrid", "splits"):
                 assert value["why"], key
     assert "npu" in engine["hybrid"]["splits"][0]["hot"]["why"]
+
+
+@pytest.mark.all
+def test_the_accelerator_is_planned_for_in_its_contract(plan, model, tmp_path, has_native):
+    bench = Bench(machine="sim", device=compose(model, PHONE, ()).resolved["device"])
+    fp16 = make_plan(model, device=PHONE, cores=CORES, bench=bench, overrides=["engine.placement.activations=fp16"])
+    parts = [part for key in bench.asked if key.startswith("phase") for part in json.loads(key.removeprefix("phase"))["parts"]]
+    probed = {tuple(part["units"]) == ("npu",): set() for part in parts}
+    for part in parts:
+        if part["op"] == "matmul":
+            probed[tuple(part["units"]) == ("npu",)].add(part["variant"])
+    assert probed == {True: {"hmx"}, False: {"int8"}}
+    assert fp16["engine"]["hybrid"]["activations"]["value"] == "fp16" and fp16["engine"]["activations"]["value"] == "int8"
+    assert "activations" not in plan["engine"]["hybrid"]
+    # In int8 the accelerator waits for the sums of each block.
+    assert all(more > less for key in ("attention", "hot") for less, more in [(shares(plan, key)[-1], shares(fp16, key)[-1])])
+    assert text_of(make_plan(model, device=PHONE, cores=CORES, bench=bench, activations="fp16")) == text_of(fp16)
+    (tmp_path / "plan.yaml").write_text(text_of(fp16))
+    result = run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw"})
+    assert result["experiment_resolved"]["engine"]["placement"]["activations"] == "fp16"
+    with pytest.raises(vitro.ConfigError, match="placement.activations: same is another contract.*balanced in fp16"):
+        run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw", "placement": {"activations": "same"}})
+    with pytest.raises(vitro.ConfigError, match="of an accelerator's matmuls, and the plan has none"):
+        make_plan(model, device=PHONE, cores=CORES, accelerator="", activations="fp16")
 
 
 @pytest.mark.all

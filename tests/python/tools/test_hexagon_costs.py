@@ -56,6 +56,7 @@ def test_the_table_holds_what_the_models_ask_for():
     for name, price in blocks.items():
         assert price["bits"] == 8 and price["packets_per_activation"] == quantise["packets_per_element"]
         assert 4 * price["packets_per_sum"] / 32 < dots[name]["packets_per_mac"]
+        assert 0 < price["packets_per_block"] < price["packets_per_sum"]  # the scale that four rows share
     # A transpose: five exchanges of sixteen pairs of vectors for 2048 weights, at best one in a packet; tiles at rest need none.
     assert 80 / 2048 < tiles["hmx"]["f16"]["packets_per_weight"] < 1.6 * 80 / 2048 and tiles["float"]["f16"]["packets_per_weight"] == 0
     # Bytes for the matrix unit: cheaper than halves of the same planes, dearer with each plane.

@@ -32,10 +32,14 @@ void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32
   *y = accumulate<Isa>(dots, scales, x_scales, pairs);
 }
 
-// Of sums of blocks: four rows of 32 columns, a block per trip.
+// Of sums of blocks: four rows of 32 columns, a block per trip; and one row.
 void qf_scale_sums(const HVX_Vector* sums, uint32_t pitch, const HVX_Vector* scales, const int32_t* x_scales, uint32_t x_pitch,
                    uint32_t blocks, HVX_Vector* y, uint32_t y_pitch) {
   scale_sums<Isa, 4>(sums, pitch, scales, x_scales, x_pitch, blocks, y, y_pitch);
+}
+void qf_scale_sums_of_row(const HVX_Vector* sums, uint32_t pitch, const HVX_Vector* scales, const int32_t* x_scales, uint32_t x_pitch,
+                          uint32_t blocks, HVX_Vector* y, uint32_t y_pitch) {
+  scale_sums<Isa, 1>(sums, pitch, scales, x_scales, x_pitch, blocks, y, y_pitch);
 }
 
 // Activations for tables, in the formats' blocks.

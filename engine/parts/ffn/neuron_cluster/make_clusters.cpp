@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/ops/product_contract.hpp"
 #include "engine/parts/ffn/neuron_cluster/bundled_weights.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
 #include "engine/parts/ffn/neuron_cluster/window_steps.hpp"
@@ -72,11 +73,9 @@ double most_streamed(const WeightsSetup& setup) {
   return most;
 }
 
-// The accelerator's own contract where the neurons' format has it, else that of the cores.
 VariantId contract_on_accelerator(const FfnSetup& setup) {
-  const VariantId own = setup.accelerator_matmul;
-  const bool has_own = own != VariantId::none && variant::supports(own, setup.residency.neurons()->layout().format, Layout::rows);
-  return has_own ? own : setup.matmul;
+  const AskedContracts asked{setup.matmul, VariantId::none, setup.accelerator_matmul};
+  return product_contract(asked, {.accelerator = true}, setup.residency.neurons()->layout().format, Layout::rows);
 }
 
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
