@@ -86,6 +86,25 @@ class Group:
             self._children.discard(child)
 
 
+class _Repeats:
+    """The group of what this process calls by itself, one after another, as scripts and notebooks do. None at the first call, which would
+    pay for a nursery that nobody uses again; and none of the process that this one was forked from."""
+
+    def __init__(self):
+        self._lock, self._process, self._group = threading.Lock(), None, None
+
+    def group(self):
+        with self._lock:
+            if self._process != os.getpid():
+                self._process, self._group = os.getpid(), None
+                return None
+            self._group = self._group or Group()
+            return self._group
+
+
+_repeats = _Repeats()
+
+
 def realtime():
     """Puts this process and the children that it will start before all ordinary ones, so that these do not preempt a measurement."""
     try:
@@ -97,7 +116,8 @@ def realtime():
 def call(function, *args, progress=None, attached=(), env=None, limit_s=None, group=None, forks=False):
     """Runs `native.call(function, *args)` in a child. `progress(done, total)` is called from another thread.
     attached: what the function gets besides (attachments.py). env: variables over the caller's own. limit_s: seconds after which it is
-    ended (Overtime). group: a Group that it joins. forks: the child is one of the group's nursery; else it has an interpreter of its own.
+    ended (Overtime). group: a Group that it joins. forks: the child is one of the nursery of its group, or, from the second call on, of
+    this process; else it has an interpreter of its own.
     Raises Lost where somebody else ended the child."""
     request = {"call": [function, *args], "attached": list(attached)}
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
@@ -107,6 +127,8 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
     if progress:
         env["VITRO_PROGRESS"] = "1"
+    if forks and group is None:
+        group = _repeats.group()
     overtime, said, watch, child = threading.Event(), collections.deque(maxlen=40), None, None
     # Ctrl-C waits until somebody will end the child: within a callback of the interpreter it would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -44,7 +44,7 @@ class Bench:
             args |= {"file": str(self.file)}
         key = kind + json.dumps(args, sort_keys=True)
         if key not in self.asked:
-            self.asked[key] = process.call("probe", kind, json.dumps(self.base | args))
+            self.asked[key] = process.call("probe", kind, json.dumps(self.base | args), forks=self.machine == "sim")
         return self.asked[key]
 
     def phase(self, *parts):

@@ -83,7 +83,8 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     folder = None if out is None else outputs.folder(out, "out")  # made by the run itself: a wrong experiment leaves no folder behind
     began = time.perf_counter()
     with of_run(lambda: composed.origins), budgets.said(composed.tree, composed.resolved, attached):
-        answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached)
+        answer = process.call_alike("run", composed.tree, None if folder is None else str(folder), progress=progress, attached=attached,
+                                    forks=not measures(composed))
     completed(answer, time.perf_counter() - began)
     if band:
         answer["prediction_band"], note = bands.band_of(answer, band)
@@ -93,12 +94,17 @@ def call_run(composed: Composed, *, attached: Sequence[dict[str, Any]], out: Pat
     return Result(answer, folder)
 
 
+def measures(composed: Composed) -> bool:
+    """Whether its times are those of this machine: it then has an interpreter of its own, and no other run beside it."""
+    return bool(composed.resolved["machine"] == "host")
+
+
 def run_all(wanted: Sequence[tuple[Composed, Path | None]], *, names: Sequence[str], on: str = "local") -> list[Result]:
     """Runs several, beside each other where none is on host, by the executor. wanted: (experiment, folder as in run()). on: as in sweep();
     where it is not here, files that the experiments name are sent, and none may have a folder. -> in their order. Raises the first
     error, a RunError with the run's name before it. names: one for each."""
     folders = [None if out is None else outputs.folder(out, "out") for _, out in wanted]
-    tasks = [task_of(composed.tree, alone=composed.resolved["machine"] == "host", out=folder, about=index,
+    tasks = [task_of(composed.tree, alone=measures(composed), out=folder, about=index,
                      files={} if on == "local" else fingerprints.files_read(composed.resolved))
              for index, ((composed, _), folder) in enumerate(zip(wanted, folders))]
     answers: dict[int, dict[str, Any]] = {}

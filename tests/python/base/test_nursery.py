@@ -5,10 +5,12 @@ import threading
 import time
 
 import pytest
+from conftest import ROOT
 from vitro.base import process
 from vitro.errors import Lost, Overtime, RunError
 from vitro.running import experiments
 
+MODEL = ROOT / "configs/models/embedded/stories-reglu-3m.f16.gguf"
 # A stand-in whose calls would leave traces behind, were they in one process.
 MODULE = """
 import json, os, random, time
@@ -118,6 +120,45 @@ def test_a_closed_nursery_has_ended(group):
     loader = forked(group, "loader")
     group.close()
     assert not os.path.exists(f"/proc/{loader}")
+
+
+def test_what_a_process_repeats_is_forked_from_the_second_call_on(group, monkeypatch):
+    monkeypatch.setattr(process, "_repeats", process._Repeats())
+    own = process.call("loader", forks=True)
+    nursery = process.call("loader", forks=True)
+    assert own == os.getpid() != nursery == process.call("loader", forks=True)
+    assert process.call("loader") == os.getpid()
+
+
+def test_a_fork_of_a_process_has_a_nursery_of_its_own(group, monkeypatch):
+    monkeypatch.setattr(process, "_repeats", process._Repeats())
+    nursery = [process.call("loader", forks=True) for _ in range(2)][1]
+    child = os.fork()
+    if child == 0:
+        try:
+            loaders = [process.call("loader", forks=True) for _ in range(3)]
+            os._exit(0 if loaders[0] == os.getpid() and loaders[1] == loaders[2] not in (nursery, os.getpid()) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert process.call("loader", forks=True) == nursery
+
+
+def test_simulations_of_one_process_are_forked_and_measurements_are_not(native, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def call(function, *args, forks=False, **more):
+        asked.append(forks)
+        return real(function, *args, forks=forks, **more)
+    real = process.call
+    monkeypatch.setattr(process, "call", call)
+    monkeypatch.setattr(process, "_repeats", process._Repeats())
+    results = [experiments.run(TINY) for _ in range(3)]
+    assert len({result["event_hash"] for result in results}) == 1
+    experiments.run({"experiment": "here", "machine": "host", "model": {"gguf": str(MODEL)},
+                     "workload": {"prompt": "A", "output_tokens": 1}})
+    assert asked == [True, True, True, False]
 
 
 def test_runs_are_those_of_fresh_processes_whatever_ran_before(native, tmp_path, monkeypatch):

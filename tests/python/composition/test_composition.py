@@ -2,7 +2,7 @@
 project allows (docs/guide/composing-an-engine.md)."""
 import pytest
 from cells import MODELS, OTHERS, all_cells, experiment, outcome, pairs
-from checking import LOADS, adapters, check, right, weights  # noqa: F401 (fixtures)
+from checking import LOADS, adapters, check, forked, right, weights  # noqa: F401 (fixtures)
 from draw import MAY_BE_REFUSED, draw
 from vitro.errors import ConfigError
 
