@@ -15,6 +15,7 @@ class SampleScorer {
                const std::string& cache_dir, ScoreFunction function);
 
   Scorer* scorer() { return scorer_.get(); }  // null: samples vote
+  Transformer* reward_model() { return decoder_.transformer.get(); }  // null: nothing judges, or no model does
 
  private:
   void open_reward_model(Machine& machine, const Experiment& experiment, RewardModel::Prompt prompt, const Decoder& model,

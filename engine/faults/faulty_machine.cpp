@@ -43,7 +43,7 @@ struct FaultyMachine::Parts {
 };
 
 FaultyMachine::FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan, bool scratch)
-    : inner_(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), std::move(plan), scratch)) {}
+    : HostDecorator(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), std::move(plan), scratch)) {}
 FaultyMachine::~FaultyMachine() = default;
 
 Machine& FaultyMachine::machine() { return *parts_->machine; }

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "engine/faults/fault_state.hpp"
-#include "engine/machine/machine.hpp"
+#include "engine/machine/host_decorator.hpp"
 
 namespace vitro {
 
@@ -12,16 +12,13 @@ namespace vitro {
 // stands before the storage's faults; with `scratch` it checks scratch files as well, else the engine does so (engine.kv.checksums). A hang
 // is what a machine makes of it after its time-out, for every operation completes: a failure that comes late.
 // Threads: as the machine behind. Cost: an event per operation.
-class FaultyMachine final : public MachineHost {
+class FaultyMachine final : public HostDecorator {
  public:
   // Throws ConfigError for a fault of a unit that the machine has not.
   FaultyMachine(std::unique_ptr<MachineHost> inner, FaultPlan plan, bool scratch = true);
   ~FaultyMachine() override;
 
   Machine& machine() override;
-  std::string_view kind() const override { return inner_->kind(); }
-  void run(Task<void> task) override { inner_->run(std::move(task)); }
-  std::optional<double> joules(Picoseconds begin, Picoseconds end) override { return inner_->joules(begin, end); }
   // The machine's, with a note of what fired.
   MachineReport report(Picoseconds begin, Picoseconds end) override;
 
@@ -31,7 +28,6 @@ class FaultyMachine final : public MachineHost {
 
  private:
   struct Parts;
-  std::unique_ptr<MachineHost> inner_;
   std::unique_ptr<Parts> parts_;
 };
 

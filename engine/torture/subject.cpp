@@ -70,6 +70,12 @@ struct Engine {
     scorer.emplace(bench.host->machine(), experiment, std::move(prompt), decoder, bench.cache_dir, ScoreFunction{});
   }
   Scorer* judge() { return scorer ? scorer->scorer() : nullptr; }
+  // A judge ends its sequences itself, whatever became of the request.
+  void check_judge(std::vector<std::string>& losses) {
+    Transformer* const model = scorer ? scorer->reward_model() : nullptr;
+    if (model == nullptr || model->kv().live_blocks() == 0) return;
+    losses.push_back(fmt::format("{} blocks of keys and values are left to the reward model", model->kv().live_blocks()));
+  }
 
   Decoder decoder;
   std::optional<SampleScorer> scorer;
@@ -132,6 +138,7 @@ Task<void> serve_twice(Bench* bench, Engine* engine, bool* loaded, Observation* 
   }
   co_await decoder->transformer->settle();
   release_all(decoder->transformer->kv(), seen->losses);
+  engine->check_judge(seen->losses);
   seen->tally = bench->control->tally();
   bench->control->heal();
   if (!*loaded) co_return;
@@ -147,6 +154,7 @@ Task<void> serve_twice(Bench* bench, Engine* engine, bool* loaded, Observation* 
   }
   co_await decoder->transformer->settle();
   release_all(decoder->transformer->kv(), seen->losses);
+  engine->check_judge(seen->losses);
   bench->watch.request_ends(*decoder, seen->again_error.empty());
 }
 

@@ -17,6 +17,19 @@ std::uint32_t common_prefix(const std::vector<std::int32_t>& a, const std::vecto
   return static_cast<std::uint32_t>(std::mismatch(a.begin(), a.begin() + length, b.begin()).first - a.begin());
 }
 
+// Sequences of a round. They end with it, unless they are kept: also when a step of it fails.
+struct Round {
+  explicit Round(KvCache& cache) : kv(cache) {}
+  ~Round() {
+    for (const std::uint32_t sequence : sequences) kv.release(sequence);
+  }
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+  KvCache& kv;
+  std::vector<std::uint32_t> sequences;
+};
+
 }  // namespace
 
 RewardModel::RewardModel(Transformer& model, Residency& residency, const Tokenizer* tokenizer, const ScorerConfig& config, Prompt prompt,
@@ -132,13 +145,19 @@ Task<std::vector<double>> RewardModel::score(std::vector<const Sample*> samples)
   for (const Sample* sample : samples) texts.push_back(encode(*sample));
   std::vector<Begun> beginnings;
   const std::vector<std::uint32_t> beginning_of = continued_by(texts, beginnings);
+  Round round(model_.kv());
+  for (const Begun& beginning : beginnings) round.sequences.push_back(beginning.sequence);
   co_await compute(beginnings, false, nullptr);
 
   std::vector<Begun> rests;
   std::vector<bool> taken(beginnings.size(), false);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const Begun& beginning = beginnings[beginning_of[i]];
-    const std::uint32_t sequence = taken[beginning_of[i]] ? model_.kv().fork(beginning.sequence) : beginning.sequence;
+    std::uint32_t sequence = beginning.sequence;
+    if (taken[beginning_of[i]]) {
+      sequence = model_.kv().fork(beginning.sequence);
+      round.sequences.push_back(sequence);
+    }
     taken[beginning_of[i]] = true;
     rests.push_back({&texts[i], sequence, beginning.end, static_cast<std::uint32_t>(texts[i].size())});
   }
@@ -146,8 +165,9 @@ Task<std::vector<double>> RewardModel::score(std::vector<const Sample*> samples)
   for (std::size_t i = 0; i < samples.size() && drawn_; ++i) scores.push_back(drawn_score(*samples[i], seed_));
 
   release(kept_);
+  if (!incremental_) co_return scores;
   for (std::size_t i = 0; i < texts.size(); ++i) kept_.push_back({key_of(*samples[i]), std::move(texts[i]), rests[i].sequence});
-  if (!incremental_) release(kept_);
+  round.sequences.clear();
   co_return scores;
 }
 

@@ -174,7 +174,12 @@ Task<ScalingResult> scale(Machine* machine, Transformer* model, ScalingRequest r
   VITRO_CHECK(request.generation.sequences == request.config.samples, "a batch of another size than the configuration");
   ScalingResult result;
   Search search(*machine, *model, request);
-  co_await search.run(&result);
+  try {
+    co_await search.run(&result);
+  } catch (...) {
+    if (request.scorer != nullptr) request.scorer->keep({});
+    throw;
+  }
   co_return result;
 }
 

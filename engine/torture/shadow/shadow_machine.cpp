@@ -126,7 +126,7 @@ struct ShadowMachine::Parts {
 };
 
 ShadowMachine::ShadowMachine(std::unique_ptr<MachineHost> inner, Shadow& shadow, TraceSink& trace)
-    : inner_(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), shadow, trace)) {}
+    : HostDecorator(std::move(inner)), parts_(std::make_unique<Parts>(inner_->machine(), shadow, trace)) {}
 ShadowMachine::~ShadowMachine() = default;
 
 Machine& ShadowMachine::machine() { return *parts_->machine; }

@@ -22,32 +22,7 @@ using testing::HasSubstr;
 MachineFactory lying_machines(FaultPlan plan, std::uint64_t seed = 1) {
   plan.checksums = false;
   return [=](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
-    return std::make_unique<FaultyMachine>(std::make_unique<VirtualMachine>(test::random_times(request, seed), function, trace), plan);
-  };
-}
-
-// The real machine, whose reads of keys and values are looked at before they begin.
-class WatchedHost final : public MachineHost {
- public:
-  WatchedHost(std::unique_ptr<MachineHost> inner, FaultyStorage::ReadPlan reads)
-      : inner_(std::move(inner)), storage_(inner_->machine().storage, std::move(reads)) {
-    Machine& m = inner_->machine();
-    machine_.emplace(Machine{m.executor, m.clock, m.units, storage_, m.memory, m.trace, m.seed});
-  }
-  Machine& machine() override { return *machine_; }
-  std::string_view kind() const override { return inner_->kind(); }
-  void run(Task<void> task) override { inner_->run(std::move(task)); }
-  MachineReport report(Picoseconds begin, Picoseconds end) override { return inner_->report(begin, end); }
-
- private:
-  std::unique_ptr<MachineHost> inner_;
-  FaultyStorage storage_;
-  std::optional<Machine> machine_;
-};
-
-MachineFactory watched_hosts(FaultyStorage::ReadPlan reads) {
-  return [=](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
-    return std::make_unique<WatchedHost>(make_host(request, function, trace), reads);
+    return std::make_unique<FaultyMachine>(test::random_machines(seed)(request, function, trace), plan);
   };
 }
 
@@ -167,7 +142,8 @@ TEST_F(KvChecksums, a_bit_that_is_turned_over_in_the_file_is_found_on_the_real_m
       if (request.into.block()->region == Region::kv && ++*seen == n) turn_bit(folder_, request.from.offset + request.from.length - 1);
       return IoFault{};
     };
-    EXPECT_THAT(error_of(experiment(scratch), watched_hosts(turn)), HasSubstr("is not what was written to it (read twice)"));
+    const std::string error = error_of(experiment(scratch), test::flash_by_plan(make_host, turn));
+    EXPECT_THAT(error, HasSubstr("is not what was written to it (read twice)"));
     EXPECT_GE(*seen, n);
   }
 }

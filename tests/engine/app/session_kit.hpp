@@ -10,6 +10,7 @@
 
 #include "engine/app/session.hpp"
 #include "engine/base/rng.hpp"
+#include "engine/machine/host_decorator.hpp"
 #include "engine/testing/faulty_storage.hpp"
 #include "engine/testing/virtual_machine.hpp"
 #include "tests/source_path.hpp"
@@ -45,30 +46,28 @@ inline MachineFactory random_machines(std::uint64_t seed) {
   };
 }
 
-// A virtual machine whose flash fails where plans say so.
-class FaultyMachine final : public MachineHost {
+// A machine whose flash fails where plans say so. A plan may also just look at what is asked of it.
+class FlashByPlan final : public HostDecorator {
  public:
-  FaultyMachine(VirtualMachineSpec spec, Function& function, TraceSink& trace, FaultyStorage::ReadPlan reads,
-                FaultyStorage::WritePlan writes)
-      : inner_(std::move(spec), function, trace), storage_(inner_.machine().storage, std::move(reads), std::move(writes)) {
-    Machine& m = inner_.machine();
+  FlashByPlan(std::unique_ptr<MachineHost> inner, FaultyStorage::ReadPlan reads, FaultyStorage::WritePlan writes)
+      : HostDecorator(std::move(inner)), storage_(inner_->machine().storage, std::move(reads), std::move(writes)) {
+    Machine& m = inner_->machine();
     machine_.emplace(Machine{m.executor, m.clock, m.units, storage_, m.memory, m.trace, m.seed});
   }
   Machine& machine() override { return *machine_; }
-  std::string_view kind() const override { return "virtual"; }
-  void run(Task<void> task) override { inner_.run(std::move(task)); }
-  MachineReport report(Picoseconds begin, Picoseconds end) override { return inner_.report(begin, end); }
 
  private:
-  VirtualMachine inner_;
   FaultyStorage storage_;
   std::optional<Machine> machine_;
 };
 
-inline MachineFactory faulty_machines(std::uint64_t seed, FaultyStorage::ReadPlan reads = {}, FaultyStorage::WritePlan writes = {}) {
+inline MachineFactory flash_by_plan(MachineFactory inner, FaultyStorage::ReadPlan reads = {}, FaultyStorage::WritePlan writes = {}) {
   return [=](const MachineRequest& request, Function& function, TraceSink& trace) -> std::unique_ptr<MachineHost> {
-    return std::make_unique<FaultyMachine>(random_times(request, seed), function, trace, reads, writes);
+    return std::make_unique<FlashByPlan>(inner(request, function, trace), reads, writes);
   };
+}
+inline MachineFactory faulty_machines(std::uint64_t seed, FaultyStorage::ReadPlan reads = {}, FaultyStorage::WritePlan writes = {}) {
+  return flash_by_plan(random_machines(seed), std::move(reads), std::move(writes));
 }
 
 // A folder of the test's own, and runs in it.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/machine/detached.hpp"
+#include "engine/machine/host_decorator.hpp"
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/unit_decorator.hpp"
 #include "engine/faults/fault_state.hpp"
@@ -120,9 +121,10 @@ class PlantedUnit final : public UnitDecorator {
   std::optional<Graph> last_;
 };
 
-class PlantedMachine final : public MachineHost {
+class PlantedMachine final : public HostDecorator {
  public:
-  PlantedMachine(std::unique_ptr<MachineHost> inner, Plant plant) : inner_(std::move(inner)), storage_(inner_->machine().storage, plant) {
+  PlantedMachine(std::unique_ptr<MachineHost> inner, Plant plant)
+      : HostDecorator(std::move(inner)), storage_(inner_->machine().storage, plant) {
     Machine& m = inner_->machine();
     std::vector<ComputeUnit*> pointers = m.units;
     for (ComputeUnit*& unit : pointers) {
@@ -133,12 +135,8 @@ class PlantedMachine final : public MachineHost {
     machine_.emplace(Machine{m.executor, m.clock, std::move(pointers), storage_, m.memory, m.trace, m.seed});
   }
   Machine& machine() override { return *machine_; }
-  std::string_view kind() const override { return inner_->kind(); }
-  void run(Task<void> task) override { inner_->run(std::move(task)); }
-  MachineReport report(Picoseconds begin, Picoseconds end) override { return inner_->report(begin, end); }
 
  private:
-  std::unique_ptr<MachineHost> inner_;
   PlantedFlash storage_;
   std::vector<std::unique_ptr<PlantedUnit>> units_;
   std::optional<Machine> machine_;

@@ -172,5 +172,31 @@ TEST(BeamSearch, copies_share_their_common_past) {
   EXPECT_LE(out.kv_peak, (blocks + 7) * out.kv_block);  // a tail of their own for 8, not 8 whole sequences
 }
 
+// Judges one round, and fails in the next.
+class FailsLater final : public Scorer {
+ public:
+  Task<std::vector<double>> score(std::vector<const Sample*> samples) override {
+    if (rounds++ > 0) throw RunError("no score any more");
+    co_return std::vector<double>(samples.size(), 1.0);
+  }
+  void keep(const std::vector<const Sample*>& samples) override { kept.push_back(samples.size()); }
+  int rounds = 0;
+  std::vector<std::size_t> kept;
+};
+
+TEST(BeamSearch, that_fails_leaves_its_judge_nothing_to_keep) {
+  ScalingRequest request;
+  request.config = read(kBeams);
+  Bench bench(limits_of(8, 128));
+  request.generation.prompt = bench.encode("Once upon a time");
+  request.generation.output_tokens = kOutput;
+  request.generation.sequences = 8;
+  request.generation.prefill_chunk = 32;
+  FailsLater scorer;
+  ScalingResult out;
+  EXPECT_THROW(bench.host.run(drive(&bench, &scorer, std::move(request), &out)), RunError);
+  EXPECT_EQ(scorer.kept, (std::vector<std::size_t>{2, 0}));
+}
+
 }  // namespace
 }  // namespace vitro

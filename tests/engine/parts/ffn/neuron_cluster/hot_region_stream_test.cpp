@@ -3,8 +3,7 @@
 
 #include <array>
 
-#include "engine/parts/ffn/neuron_cluster/hot_region.hpp"
-#include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
+#include "tests/engine/parts/ffn/neuron_cluster/hot_bench.hpp"
 
 namespace vitro {
 namespace {
@@ -12,7 +11,6 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-constexpr std::array<std::int16_t, 1> kOneFfn{-1};
 constexpr Bytes kBlock = 24 * KiB;
 
 // Two or more layers of 32 neurons in clusters of 4: of the first 12 of each, which are hot, the last 4 are streamed.
@@ -21,17 +19,11 @@ class Streams {
   explicit Streams(double in_dram = 0.5, std::vector<HotRegionOptions::Split> splits = {{1, 0.375, {}, 0.125}}, std::uint32_t layers = 2,
                    std::uint32_t experts = 1)
       : bench(scene(in_dram, layers, experts)), graphs_(bench.machine()) {
-    HotRegionOptions options;
-    options.unit = bench.machine().units.front();
-    options.splits = std::move(splits);
-    options.cluster_neurons = 4;
-    options.max_rows = 8;
-    options.io_core = UnitId(bench.machine().units.size() - 1);
-    hot.emplace(bench.machine(), graphs_, *bench.store, std::move(options));
+    hot.emplace(bench.machine(), graphs_, *bench.store, hot_options(bench, std::move(splits)));
   }
-  void prepare(std::int16_t layer, std::uint32_t sequences = 1) { hot->prepare(layer, kOneFfn, sequences); }
+  void prepare(std::int16_t layer, std::uint32_t sequences = 1) { hot->prepare(layer, kOnlyFfn, sequences); }
   // One row through the hot neurons; the cause if that fails.
-  std::string run(std::int16_t layer) { return run_all(layer, kOneFfn).front(); }
+  std::string run(std::int16_t layer) { return run_all(layer, kOnlyFfn).front(); }
   // One row through the hot neurons of each expert, all at once; the cause of each that fails.
   std::vector<std::string> run_all(std::int16_t layer, std::span<const std::int16_t> experts) {
     std::vector<FfnGroup> groups(experts.size());

@@ -3,26 +3,13 @@
 
 #include <gmock/gmock.h>
 
-#include <array>
 #include <set>
 
 #include "engine/machine/unit_decorator.hpp"
-#include "tests/engine/parts/ffn/neuron_cluster/bench.hpp"
+#include "tests/engine/parts/ffn/neuron_cluster/hot_bench.hpp"
 
 namespace vitro {
 namespace {
-
-constexpr std::array<std::int16_t, 1> kOnlyFfn{-1};
-
-HotRegionOptions options_of(Bench& bench, std::vector<HotRegionOptions::Split> splits) {
-  HotRegionOptions options;
-  options.unit = bench.machine().units.front();
-  options.splits = std::move(splits);
-  options.cluster_neurons = 4;
-  options.max_rows = 8;
-  options.io_core = UnitId(bench.machine().units.size() - 1);
-  return options;
-}
 
 Scene two_layers(double in_dram) {
   Scene scene;
@@ -35,7 +22,7 @@ Scene two_layers(double in_dram) {
 struct RegionBench {
   explicit RegionBench(Bench& b, std::vector<HotRegionOptions::Split> splits, std::optional<double> in_dram = {})
       : bench(b), graphs(b.machine()) {
-    HotRegionOptions options = options_of(b, std::move(splits));
+    HotRegionOptions options = hot_options(b, std::move(splits));
     options.in_dram = in_dram;
     hot.emplace(b.machine(), graphs, *b.store, std::move(options));
   }
@@ -258,7 +245,7 @@ struct Unread {
       for (std::uint32_t i = 8; i < 16; ++i) cache.admit(layer * 32 + i, cache.take_slot(), true);
     }
     cache.unpin_all();
-    HotRegionOptions options = options_of(bench, {{1, 0.25}});
+    HotRegionOptions options = hot_options(bench, {{1, 0.25}});
     options.in_dram = 1.0;
     options.io_depth = depth;
     graphs.emplace(bench.machine());
@@ -333,7 +320,7 @@ class NoGraphs final : public UnitDecorator {
 TEST(HotRegion, a_graph_that_does_not_load_ends_the_step_with_its_cause) {
   Unread region;
   NoGraphs unit(*region.bench.machine().units.front());
-  HotRegionOptions options = options_of(region.bench, {{1, 0.25}});
+  HotRegionOptions options = hot_options(region.bench, {{1, 0.25}});
   options.in_dram = 1.0;
   options.unit = &unit;
   region.hot.emplace(region.bench.machine(), *region.graphs, *region.bench.store, std::move(options));
