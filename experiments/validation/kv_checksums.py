@@ -69,7 +69,8 @@ def main():
                 one, many = (decode(folder, options, outputs, checksums) for outputs in (1, OUTPUTS + 1))
                 spent[checksums].append([1000 * (many[i] - one[i]) / OUTPUTS for i in range(2)])
                 tokens[checksums] = many[2]["tokens"]
-                held = [result["metrics"]["kv_flash"]["bytes_verified"] for _, _, result in (one, many)]
+                if checksums:
+                    held = [result["metrics"]["kv_flash"]["bytes_verified"] for _, _, result in (one, many)]
     answer = {"prompt_tokens": options.tokens, "threads": options.threads, "turns": options.turns, "equal": tokens[False] == tokens[True],
               "verified_bytes_per_token": (held[1] - held[0]) // OUTPUTS}
     for i, what in enumerate(("processor", "elapsed")):
