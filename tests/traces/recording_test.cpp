@@ -9,7 +9,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
 #include "engine/ops/contract.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "traces/draw.hpp"
 #include "traces/recorder.hpp"
 #include "traces/replay.hpp"

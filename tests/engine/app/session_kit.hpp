@@ -11,7 +11,7 @@
 #include "engine/app/session.hpp"
 #include "engine/base/rng.hpp"
 #include "engine/testing/faulty_storage.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/source_path.hpp"
 
 namespace vitro::test {
