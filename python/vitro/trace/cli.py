@@ -164,6 +164,23 @@ def replay(recording: Annotated[Path, typer.Argument(metavar="RECORDING")],
 
 
 @trace_app.command()
+def convert(recording: Annotated[Path, typer.Argument(metavar="RECORDING", help="Of engine.record, `vitro profile` or vitro.Recording.")],
+            out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet where its name ends in .parquet, else vitro's own format.")]):
+    """A recording in another format: Parquet is smaller, and read by pandas, polars and DuckDB. Its reads are left out.
+
+    Examples:
+
+        vitro trace convert run.vtrc run.parquet
+
+        vitro trace convert run.parquet run.vtrc
+    """
+    from .recording import Recording
+    found = Recording.load(recording)
+    found.save(out)
+    print(f"{out}: {found!r}, {terminal.size(out.stat().st_size)} ({terminal.size(recording.stat().st_size)} before)")
+
+
+@trace_app.command()
 def experts(files: Annotated[list[Path], typer.Argument(metavar="RECORDING...", help="Of engine.record or `vitro profile`.")],
             as_json: Json = False):
     """Whether a calibration transfers: Overlap@K of a mixture's hot experts, of each recording's halves and of each two recordings.
