@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..trace.rows import Row, of_track
-from ..trace.spans import operation
+from ..trace.rows import of_track
+from ..trace.spans import Row, operation
 from ..trace.trace import Trace
 from .style import COLORS, OTHER, READ, REGIONS, WORK, axes_of, region_order, styled
 

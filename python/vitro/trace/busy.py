@@ -1,13 +1,11 @@
 """How busy tracks were and what counters said, in one walk through a trace's rows."""
 import collections
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
-from .rows import Row, by_begin
-from .spans import STEPS, SYSTEM_WORK, Union, operation
-
-if TYPE_CHECKING:
-    from .trace import Trace
+from .rows import by_begin
+from .spans import STEPS, SYSTEM_WORK, Row, Union, operation
 
 
 class _Track:
@@ -43,11 +41,11 @@ class _Track:
         self.by_name[row[2] if row[2] in SYSTEM_WORK else operation(row[2])] += max(0.0, row[3] + row[4] - max(self._begin, row[3]))
 
 
-def of_tracks(trace: "Trace", top: int) -> list[dict[str, Any]]:
-    """In order of appearance."""
-    begin, whole = trace.begin_us, trace.end_us - trace.begin_us
-    tracks = {place: _Track(begin, nested=place == STEPS) for place in trace.tracks()}
-    for row in by_begin(trace.span_rows):
+def of_tracks(spans: Sequence[Row], places: Sequence[tuple[str, str]], begin: float, end: float, top: int) -> list[dict[str, Any]]:
+    """In the order of places: (group, track)."""
+    whole = end - begin
+    tracks = {place: _Track(begin, nested=place == STEPS) for place in places}
+    for row in by_begin(spans):
         tracks[row[0], row[1]].take(row)
     found = []
     for (group, name), track in tracks.items():
@@ -77,13 +75,13 @@ class _Counter:
         self._weight += until - self._at
 
 
-def of_counters(trace: "Trace") -> list[dict[str, Any]]:
+def of_counters(rows: Iterable[Row], end: float) -> list[dict[str, Any]]:
     """In order of appearance. Means are weighted by time."""
     counters: dict[tuple[str, str], _Counter] = {}
-    for group, name, at, value in trace.counter_rows:
+    for group, name, at, value in rows:
         if (group, name) in counters:
             counters[group, name].take(at, value)
         else:
             counters[group, name] = _Counter(at, value)
-    return [{"group": group, "counter": name, "min": counter.least, "mean": counter.mean(trace.end_us), "max": counter.most,
+    return [{"group": group, "counter": name, "min": counter.least, "mean": counter.mean(end), "max": counter.most,
              "last": counter.last} for (group, name), counter in counters.items()]

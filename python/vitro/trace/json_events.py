@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ConfigError
-from .rows import Row
+from .spans import Row
 
 _PART = 2_000  # events that are columns at a time
 

@@ -2,14 +2,14 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from .spans import Row
+
 if TYPE_CHECKING:
     import pandas
 
     from .tables import Tables
 
 _BATCH = 2_000  # rows that are objects at a time
-
-Row = tuple[Any, ...]
 
 
 class Rows(Sequence[Row]):

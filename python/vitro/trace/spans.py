@@ -1,7 +1,9 @@
 """What spans of a trace are called, and how long some of them take together."""
 import math
 from collections.abc import Iterable
+from typing import Any
 
+Row = tuple[Any, ...]  # of a span, a counter or a flow
 SYSTEM_WORK = ("issue I/O", "policy", "take result", "page_fault")  # spans of a core that are no kernel
 STEPS = ("policy", "steps")  # group and track of the engine's steps, with layers and parts in them
 

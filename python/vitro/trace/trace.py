@@ -17,8 +17,8 @@ from ..base.terminal import number
 from ..errors import ConfigError
 from . import busy
 from .json_events import rows_of, told_of
-from .rows import Row, Rows, by_begin
-from .spans import STEPS, SYSTEM_WORK, Union
+from .rows import Rows, by_begin
+from .spans import STEPS, SYSTEM_WORK, Row, Union
 
 if TYPE_CHECKING:
     import pandas
@@ -147,8 +147,9 @@ class Trace:
         """{"begin_ms", "duration_ms", "tracks": [...], "counters": [...]}: how busy every track was from `begin_us` on, and with what:
         work of the system by its name, kernels by their operator, and of `steps` the steps themselves, without layers and parts."""
         begin, end = self._window
-        return {"begin_ms": begin / 1e3, "duration_ms": (end - begin) / 1e3, "tracks": busy.of_tracks(self, top),
-                "counters": busy.of_counters(self)}
+        return {"begin_ms": begin / 1e3, "duration_ms": (end - begin) / 1e3,
+                "tracks": busy.of_tracks(self.span_rows, self._tracks, begin, end, top),
+                "counters": busy.of_counters(self.counter_rows, end)}
 
 
 def load_trace(path: str | os.PathLike[str]) -> Trace:

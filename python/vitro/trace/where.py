@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from .rows import Row, by_begin
-from .spans import STEPS, SYSTEM_WORK, operation
+from .rows import by_begin
+from .spans import STEPS, SYSTEM_WORK, Row, operation
 from .trace import Trace
 
 
