@@ -12,6 +12,12 @@ namespace vitro {
 namespace {
 
 constexpr std::string_view kMagic = "VTRC";
+constexpr std::string_view kParquet = "PAR1";  // of four characters, as the other
+
+std::function<std::string(const std::string&)>& converter() {
+  static std::function<std::string(const std::string&)> convert;
+  return convert;
+}
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kTrailer = 8;
 
@@ -270,9 +276,19 @@ bool Recording::is_recording(const std::string& path) {
   const InputFile file(path);
   std::string begin(std::min<Bytes>(kMagic.size(), file.size()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(begin)));
-  return begin == kMagic;
+  return begin == kMagic || begin == kParquet;
 }
 
-Recording Recording::load(const std::string& path) { return from_bytes(read_text(path), path); }
+void Recording::convert_with(std::function<std::string(const std::string&)> convert) { converter() = std::move(convert); }
+
+Recording Recording::load(const std::string& path) {
+  const std::string bytes = read_text(path);
+  if (!bytes.starts_with(kParquet)) return from_bytes(bytes, path);
+  if (!converter()) {
+    throw ConfigError(
+        fmt::format("{}: is a recording in Parquet, which this program does not read (expected what `vitro trace convert` makes)", path));
+  }
+  return from_bytes(read_text(converter()(path)), path);
+}
 
 }  // namespace vitro

@@ -3,6 +3,7 @@
 #pragma once
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -61,8 +62,12 @@ struct Recording {
   static Recording from_bytes(std::string_view bytes, const std::string& name);
 
   void save(const std::string& path) const;
+  // Of this format; of Parquet as well, where convert_with() has been called. ConfigError otherwise.
   static Recording load(const std::string& path);
-  static bool is_recording(const std::string& path);  // by its first bytes; ConfigError when it can not be read
+  static bool is_recording(const std::string& path);  // of either, by its first bytes; ConfigError when it can not be read
+  // `convert`: for a path of Parquet, that of a file of the same recording in this format; throws ConfigError. For the process, and set
+  // before anything is loaded: Arrow's library is Python's.
+  static void convert_with(std::function<std::string(const std::string&)> convert);
 };
 
 // The part of an operand's last dimension that a glu call works on, with "to the end" resolved.

@@ -76,7 +76,7 @@ void compute_nothing_on_shapes(Node& root) {
   };
   if (given("function") != nullptr) return;
   if (const Node* numerics = given("numerics"); numerics != nullptr) {
-    if (!numerics->is_scalar() || (numerics->text() != "true" && numerics->text() != "on" && numerics->text() != "yes")) return;
+    if (!Reader(*engine, "engine").boolean("numerics", false)) return;
     fail_at(numerics->origin(), "engine.numerics", fmt::format("\"{}\" asks for values, but the model has shapes and no weights (expected "
                                                                "a model.gguf, or no engine.numerics)", numerics->text()));
   }

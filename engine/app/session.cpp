@@ -8,20 +8,19 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "engine/app/expert_loads.hpp"
 #include "engine/app/loaded_model.hpp"
+#include "engine/app/opened_model.hpp"
 #include "engine/app/operator_run.hpp"
 #include "engine/app/report.hpp"
 #include "engine/app/run_files.hpp"
 #include "engine/app/run_setup.hpp"
 #include "engine/app/sample_scorer.hpp"
+#include "engine/app/serving.hpp"
 #include "engine/app/setup_notes.hpp"
 #include "engine/app/unstated_share.hpp"
 #include "engine/base/file.hpp"
-#include "engine/base/over_budget.hpp"
 #include "engine/faults/faulty_machine.hpp"
 #include "engine/host/machine_state.hpp"
-#include "engine/parts/register_parts.hpp"
 #include "engine/transformer/decoder.hpp"
 #include "engine/transformer/generator.hpp"
 #include "traces/input_sampler.hpp"
@@ -51,22 +50,13 @@ struct Run {
     if (recorder) recording_storage = std::make_unique<RecordingStorage>(m.storage, reads);
     counted.emplace(Machine{m.executor, m.clock, m.units, recording_storage ? *recording_storage : m.storage, m.memory, m.trace, m.seed});
     machine = &counted->machine();
-    weights = model.open(machine->storage);
-    adapters.all = model.open_adapters(machine->storage);
-    if (model.packed) adapters.neurons = &model.packed->order;
-    if (placement_kinds().find(e.engine.placement.kind)->int8_copy) copy = model.open_int8_copy(machine->storage);
+    opened.emplace(e, model, *machine);
   }
 
   TraceSink& trace() { return file ? static_cast<TraceSink&>(*file) : null_trace; }
   // To be told when so many tokens were generated.
   void follow_window(std::uint64_t generated) {
     if (file) file->set_open(experiment.trace.holds(generated));
-  }
-
-  Decoder make_decoder(const PolicyLimits& limits) {
-    EngineConfig engine = experiment.engine;
-    engine.ffn.experts = calibrated(experiment, model.config);
-    return ::vitro::make_decoder(*machine, engine, experiment.memory, model.config, weights, limits, copy ? &*copy : nullptr, adapters);
   }
 
   const Experiment& experiment;
@@ -81,9 +71,7 @@ struct Run {
   std::unique_ptr<RecordingStorage> recording_storage;
   std::optional<CountedMachine> counted;
   Machine* machine = nullptr;  // the host's, seen through the recorder and what counts
-  WeightStore weights;
-  std::optional<WeightStore> copy;
-  DecoderAdapters adapters;
+  std::optional<OpenedModel> opened;
 };
 
 void save_recording(Run& run) {
@@ -117,71 +105,62 @@ std::optional<PartJoules> joules_of_parts(MachineHost& host, const std::vector<P
   return joules;
 }
 
-// Of tokens that were drawn, what they read as; none: there is no tokenizer.
-std::optional<std::string> prompt_text(const Run& run, const GenerationRequest& request) {
-  if (run.experiment.workload.prompt) return *run.experiment.workload.prompt;
-  if (!run.model.tokenizer) return std::nullopt;
-  return run.model.tokenizer->decode(request.prompt);
-}
+// Writes down what a run did, and traces its memory.
+class RunWatch final : public ServingWatch {
+ public:
+  // progress: of SessionOptions. All outlive it.
+  RunWatch(Run& run, Decoder& decoder, std::size_t requests, const std::function<void(std::uint64_t, std::uint64_t)>& progress,
+           RunRecord& record)
+      : run_(run), machine_(*run.machine), decoder_(decoder), requests_(requests), progress_(progress), record_(record) {}
 
-Task<void> serve(Run* run, Decoder* decoder, SampleScorer* sample_scorer, GenerationRequest request, RunRecord* record) {
-  Machine& machine = *run->machine;
-  request.on_first_token = [&machine, run, decoder, record] {
-    run->follow_window(1);
-    record->prompt_ends(machine.storage.totals().bytes_read, decoder->cache_stats());
-    record->prefill_parts = decoder->transformer->part_times();
-    if (record->requests.empty()) record->prefill_windows = decoder->transformer->take_part_windows();
-    if (const MoeStats* experts = decoder->experts()) record->prefill_experts = *experts;
-    if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->prefill_expert_cache = *stats;
-    decoder->residency->decode_begins();
-    trace_memory(machine);
-  };
-  const std::uint64_t warm_up = run->experiment.workload.warmup_tokens;
-  request.on_step = [&machine, run, decoder, record, warm_up, progress = std::move(request.on_step)](std::uint64_t done,
-                                                                                                      std::uint64_t total) {
-    record->steps.add(machine.storage.totals().bytes_read, decoder->cache_stats());
-    if (done == warm_up) {
-      record->warm_up = {machine.clock.now(), done, 0, machine.storage.totals().bytes_read, decoder->cache_stats(),
-                         decoder->transformer->part_times()};
-      if (const ExpertCacheStats* stats = decoder->residency->expert_stats()) record->warm_up->expert_cache = *stats;
-    }
-    trace_memory(machine);
-    run->follow_window(done + 1);
-    if (progress) progress(done, total);
-  };
-  run->follow_window(0);
-  trace_memory(machine);
-  if (sample_scorer == nullptr) {
-    const KeptSequences& kept = *request.kept;
-    try {
-      record->generation = co_await generate(&machine, decoder->transformer.get(), std::move(request));
-    } catch (const OverBudget& error) {
-      const std::string held = kept.in_dram();
-      if (held.empty()) throw;
-      throw OverBudget(
-          fmt::format("{}; DRAM has {} beside it (expected a larger memory.budget, or workload.kept_in: flash)", error.what(), held));
-    }
-  } else {
-    ScalingRequest scaling{std::move(request), *run->experiment.workload.scaling, run->model.tokenizer.get(), sample_scorer->scorer()};
-    record->scaling = co_await scale(&machine, decoder->transformer.get(), std::move(scaling));
-    record->generation = record->scaling->generation;
+  void loaded() override {
+    record_.loaded = machine_.clock.now();
+    record_.load_bytes = machine_.storage.totals().bytes_read;
+    record_.load_submissions = run_.counted->counts();
   }
-}
+  void begins() override {
+    run_.follow_window(0);
+    trace_memory(machine_);
+  }
+  void prompt_ended() override {
+    run_.follow_window(1);
+    record_.prompt_ends(machine_.storage.totals().bytes_read, decoder_.cache_stats());
+    record_.prefill_parts = decoder_.transformer->part_times();
+    if (record_.requests.empty()) record_.prefill_windows = decoder_.transformer->take_part_windows();
+    if (const MoeStats* experts = decoder_.experts()) record_.prefill_experts = *experts;
+    if (const ExpertCacheStats* stats = decoder_.residency->expert_stats()) record_.prefill_expert_cache = *stats;
+  }
+  void decoding() override { trace_memory(machine_); }
+  void step(std::uint64_t done, std::uint64_t total) override {
+    record_.steps.add(machine_.storage.totals().bytes_read, decoder_.cache_stats());
+    if (done == run_.experiment.workload.warmup_tokens) {
+      record_.warm_up = {machine_.clock.now(), done, 0, machine_.storage.totals().bytes_read, decoder_.cache_stats(),
+                         decoder_.transformer->part_times()};
+      if (const ExpertCacheStats* stats = decoder_.residency->expert_stats()) record_.warm_up->expert_cache = *stats;
+    }
+    trace_memory(machine_);
+    run_.follow_window(done + 1);
+    if (progress_) progress_(done, total);
+  }
+  void served(GenerationResult result, ScalingResult* scaling) override {
+    record_.generation = std::move(result);
+    if (scaling != nullptr) record_.scaling = std::move(*scaling);
+    if (requests_ > 1) record_.requests.push_back(record_.generation);
+  }
 
-Task<void> generate_all(Run* run, Decoder* decoder, SampleScorer* sample_scorer, std::vector<GenerationRequest> requests,
-                        RunRecord* record) {
+ private:
+  Run& run_;
+  Machine& machine_;
+  Decoder& decoder_;
+  std::size_t requests_;
+  const std::function<void(std::uint64_t, std::uint64_t)>& progress_;
+  RunRecord& record_;
+};
+
+Task<void> generate_all(Run* run, Serving serving, std::vector<GenerationRequest> requests, ServingWatch* watch, RunRecord* record) {
+  co_await serve_all(serving, std::move(requests), watch);
   Machine& machine = *run->machine;
-  co_await decoder->load();
-  if (sample_scorer != nullptr && sample_scorer->scorer() != nullptr) co_await sample_scorer->scorer()->load();
-  record->loaded = machine.clock.now();
-  record->load_bytes = machine.storage.totals().bytes_read;
-  record->load_submissions = run->counted->counts();
-  FfnStage* const ffn = decoder->ffn.stage();
-  for (GenerationRequest& request : requests) {
-    if (ffn != nullptr && &request != &requests.front()) co_await ffn->between_requests();
-    co_await serve(run, decoder, sample_scorer, std::move(request), record);
-    if (requests.size() > 1) record->requests.push_back(record->generation);
-  }
+  Decoder* const decoder = serving.decoder;
   // The end of the text may come in the last step of warm-up: then nothing is left to measure apart.
   if (record->warm_up && record->warm_up->steps >= record->generation.step_times.size()) record->warm_up.reset();
   if (std::optional<WarmUp>& warm_up = record->warm_up) {
@@ -261,7 +240,6 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   std::optional<SavedSequence> saved;
   if (!workload.restore_kv.empty()) saved.emplace(open_sequence(workload.restore_kv));
   std::vector<GenerationRequest> requests = generation_requests(experiment, run.model, saved ? &*saved : nullptr);
-  for (GenerationRequest& request : requests) request.on_step = options.progress;
   const PolicyLimits limits = limits_of(requests, experiment.engine, workload.kept_in);
   if (saved || !workload.save_kv.empty()) {
     for (GenerationRequest& request : requests) request.origin = sequence_origin(experiment, run.model.config, limits.max_position);
@@ -272,17 +250,19 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   std::optional<StateSampler> sampler;
   if (experiment.machine == "host") sampler.emplace();
   {
-    Decoder decoder = run.make_decoder(limits);
+    Decoder decoder = run.opened->make_decoder(limits);
     if (saved) check_sequence(*saved, requests.front().origin, decoder.transformer->kv().shape());
     KeptSequences kept(run.machine, decoder.transformer.get(), workload.kept_in, longest_kept(requests));
     for (GenerationRequest& request : requests) request.kept = &kept;
     std::optional<SampleScorer> sample_scorer;
     if (workload.scaling) {
       const GenerationRequest& first = requests.front();
-      sample_scorer.emplace(*run.machine, experiment, RewardModel::Prompt{prompt_text(run, first), first.prompt}, decoder,
+      sample_scorer.emplace(*run.machine, experiment, RewardModel::Prompt{prompt_text(experiment, run.model, first), first.prompt}, decoder,
                             options.cache_dir, options.scorer);
     }
-    run.host->run(settled(generate_all(&run, &decoder, sample_scorer ? &*sample_scorer : nullptr, std::move(requests), &record), &decoder));
+    const Serving serving{&experiment, &run.model, run.machine, &decoder, sample_scorer ? &*sample_scorer : nullptr};
+    RunWatch watch(run, decoder, requests.size(), options.progress, record);
+    run.host->run(settled(generate_all(&run, serving, std::move(requests), &watch, &record), &decoder));
     record.submissions = run.counted->counts() - record.load_submissions;
     record.budget = run.host->machine().memory.budget(Placement::dram);
     record.graph_loads = decoder.transformer->graph_loads();
@@ -302,7 +282,7 @@ nlohmann::ordered_json run_experiment(const Experiment& experiment, const Sessio
   std::ranges::move(run.function->notes(), std::back_inserter(machine.notes));
   if (std::string note = unstated_share(experiment, run.model.config); !note.empty()) machine.notes.push_back(std::move(note));
   const Bytes flash_bytes = record.totals.bytes_read - record.load_bytes - record.prefill_bytes;
-  std::ranges::move(setup_notes(experiment, run.model, run.weights, flash_bytes), std::back_inserter(machine.notes));
+  std::ranges::move(setup_notes(experiment, run.model, run.opened->weights(), flash_bytes), std::back_inserter(machine.notes));
   nlohmann::ordered_json result = make_result(experiment, run.model, record, machine, run.host->machine().storage.caps());
   if (sampler) result["machine_state"] = describe(sampler->stop());
 
@@ -334,7 +314,7 @@ PerplexityResult measure_perplexity(const Experiment& experiment, const std::str
   PolicyLimits limits{.max_position = context};
   limits.max_rows = limits.max_sampled = std::min(context, experiment.engine.prefill_chunk);
   limits.max_tokens = context + experiment.engine.kv.block_tokens;
-  Decoder decoder = run.make_decoder(limits);
+  Decoder decoder = run.opened->make_decoder(limits);
   const std::vector<Request>& requests = experiment.workload.requests;
   const std::uint32_t adapter = requests.empty() || requests.front().adapters.empty() ? 0 : requests.front().adapters.front();
   Likelihood likelihood;

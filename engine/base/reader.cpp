@@ -55,12 +55,7 @@ const Node* Reader::take(std::string_view key) { return has(key) ? node_->find(k
 const Node& Reader::require(std::string_view key) {
   const Node* value = take(key);
   if (value != nullptr) return *value;
-  for (const auto& [name, other] : node_->entries()) {  // a misspelt key is the likelier mistake, and the message of the two that helps
-    if (name.size() > 4 && !known_.contains(name) && edit_distance(name, key) < 3) {
-      fail_at(other.origin(), name_of(key), fmt::format("is missing (there is \"{}\")", name));
-    }
-  }
-  fail_at(node_->origin(), name_of(key), "is missing");
+  fail(key, "is missing");
 }
 
 void Reader::fail(std::string_view key, std::string_view problem) const {

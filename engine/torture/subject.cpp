@@ -9,7 +9,7 @@
 #include "engine/app/sample_scorer.hpp"
 #include "engine/app/scaling/search.hpp"
 #include "engine/faults/faulty_machine.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "engine/torture/watch.hpp"
 
 namespace vitro {

@@ -108,7 +108,9 @@ std::string smallest_budget_of(const std::string& tree, const py::list& models, 
   const py::gil_scoped_release free_gil;
   const auto found = smallest_budget(experiment_of(tree), cache_dir(), sim::machines_with(add_models));
   if (!found) return "null";
-  return Json{{"tried", found->tried}, {"budget", found->budget}, {"granule", found->granule}, {"at_least", found->at_least}}.dump();
+  Json answer{{"tried", found->tried}, {"budget", found->budget}, {"granule", found->granule}, {"at_least", found->at_least}};
+  if (found->share) answer["share"] = *found->share;
+  return answer.dump();
 }
 
 std::string replay_reads(const std::string& recording, const std::string& machine, const std::string& device, const std::string& file,

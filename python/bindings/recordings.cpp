@@ -120,6 +120,14 @@ void write_recording(const std::string& path, const std::map<std::string, std::s
 }  // namespace
 
 void bind_recordings(py::module_& m) {
+  Recording::convert_with([](const std::string& path) {
+    const py::gil_scoped_acquire gil;
+    try {
+      return py::module_::import("vitro.trace.columnar").attr("engine_file")(path).cast<std::string>();
+    } catch (const py::error_already_set& error) {
+      throw ConfigError(py::str(error.value()).cast<std::string>());
+    }
+  });
   m.def("recording_arrays", &recording_arrays, py::arg("path"));
   m.def("write_recording", &write_recording, py::arg("path"), py::arg("about"), py::arg("fired"), py::arg("experts"), py::arg("tokens"));
 }

@@ -4,12 +4,13 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
 #include "engine/ops/contract.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "traces/draw.hpp"
 #include "traces/recorder.hpp"
 #include "traces/replay.hpp"
@@ -292,6 +293,29 @@ TEST(RecordingStorage, keeps_reads_in_the_order_of_submission_with_their_times) 
   EXPECT_EQ(reads[0].submitted, Picoseconds(0));
   EXPECT_EQ(reads[1].extent.offset, 0u);
   EXPECT_EQ(reads[1].submitted, Picoseconds(1000));
+}
+
+TEST(Recording, of_parquet_is_the_recording_that_a_converter_makes_of_it) {
+  const std::string folder = ::testing::TempDir(), ours = folder + "/ours.vtrc", other = folder + "/other.parquet";
+  Recording recording;
+  recording.about = {{"model", "small"}};
+  recording.save(ours);
+  std::ofstream(other) << "PAR1 and more";
+  EXPECT_TRUE(Recording::is_recording(other));
+  try {
+    Recording::load(other);
+    FAIL() << "without a converter";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("other.parquet: is a recording in Parquet"), std::string::npos) << error.what();
+  }
+  std::string asked;
+  Recording::convert_with([&](const std::string& path) {
+    asked = path;
+    return ours;
+  });
+  EXPECT_EQ(Recording::load(other).about, recording.about);
+  EXPECT_EQ(asked, other);
+  Recording::convert_with(nullptr);
 }
 
 }  // namespace

@@ -8,7 +8,8 @@ from ..errors import ConfigError
 from ..reproducing import paper_map
 from ..reproducing.plans import Plans
 from ..running import experiments
-from ..trace.trace import covered, load_trace
+from ..trace.spans import covered
+from ..trace.trace import load_trace
 from . import bench_threads
 
 KINDS = ("kernels", "engine", "sim")

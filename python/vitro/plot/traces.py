@@ -1,6 +1,7 @@
 """Pictures of traces: what units, flash and memory did over time."""
 import collections
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -8,7 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..trace.trace import Trace, operation
+from ..trace.rows import of_track
+from ..trace.spans import Row, operation
+from ..trace.trace import Trace
 from .style import COLORS, OTHER, READ, REGIONS, WORK, axes_of, region_order, styled
 
 Traces = Trace | Mapping[str, Trace]  # by title
@@ -95,22 +98,34 @@ def _edges(trace: Trace, bins: int) -> numpy.ndarray:
 
 def busy_share(trace: Trace, group: str, track: str, edges: numpy.ndarray) -> numpy.ndarray:
     """Share of each bin between `edges` (microseconds) that the track was busy; overlapping spans count once."""
-    rows = sorted((row[3], row[3] + row[4]) for row in trace.span_rows if (row[0], row[1]) == (group, track))
-    merged: list[list[float]] = []
-    for begin, end in rows:
-        if merged and begin <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end)
-        else:
-            merged.append([begin, end])
-    if not merged:
-        return numpy.zeros(len(edges) - 1)
-    begins, ends = numpy.array(merged).T
-    done = numpy.concatenate([[0.0], numpy.cumsum(ends - begins)])
-    # Busy time up to x: the whole intervals before it and the part of the one that it cuts.
-    index = numpy.searchsorted(begins, edges, side="right")
-    last = numpy.maximum(index - 1, 0)
-    until = numpy.where(index == 0, 0.0, done[last] + numpy.clip(edges - begins[last], 0, ends[last] - begins[last]))
-    return numpy.diff(until) / numpy.diff(edges)
+    busy = numpy.zeros(len(edges) - 1)
+    for merged in _merged(of_track(trace.span_rows, group, track)):
+        begins, ends = numpy.array(merged).T
+        done = numpy.concatenate([[0.0], numpy.cumsum(ends - begins)])
+        # Busy time up to x: the whole intervals before it and the part of the one that it cuts.
+        index = numpy.searchsorted(begins, edges, side="right")
+        last = numpy.maximum(index - 1, 0)
+        until = numpy.where(index == 0, 0.0, done[last] + numpy.clip(edges - begins[last], 0, ends[last] - begins[last]))
+        busy += numpy.diff(until)
+    return busy / numpy.diff(edges)
+
+
+def _merged(spans: Iterable[Row], most: int = 100_000) -> Iterator[list[tuple[float, float]]]:
+    """Intervals that do not touch, ascending, so many at a time. spans: by their beginnings."""
+    part: list[tuple[float, float]] = []
+    begin = end = -math.inf
+    for row in spans:
+        if row[3] <= end:
+            end = max(end, row[3] + row[4])
+            continue
+        if end > -math.inf:
+            part.append((begin, end))
+        if len(part) == most:
+            yield part
+            part = []
+        begin, end = row[3], row[3] + row[4]
+    if end > -math.inf:
+        yield [*part, (begin, end)]
 
 
 _RATES = ("dram", "bandwidth")  # counters of the group "memory" that are GB/s; the others are bytes

@@ -11,7 +11,7 @@ from matplotlib import rc_context
 from ..base.terminal import number, size
 from ..base.version import __version__
 from ..base.whole_files import in_place
-from ..trace.trace import operation
+from ..trace.spans import operation
 
 # metric -> (label, unit, factor); also the order in which people read them
 METRICS = {

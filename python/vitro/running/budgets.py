@@ -1,14 +1,16 @@
 """What a run that its memory budget refused is told besides: the smallest budget that works."""
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..base import process
-from ..errors import ConfigError, Lost, Overtime, RunError
+from ..base import process, quantities
+from ..errors import ConfigError, Lost, Overtime, RunError, VitroError
 
-_SIGNS = ("memory.budget", "do not fit", "no memory for", "no free block")  # of messages that a larger budget may answer
-_KEY = "memory.budget: "
+_SIGNS = ("memory.budget", "memory.ffn_in_dram", "do not fit", "no memory for", "no free block")  # of messages that more may answer
+_KEY, _SHARE = "memory.budget: ", "memory.ffn_in_dram: "
 _MIB, _KIB = 2 ** 20, 2 ** 10
+_NO_MATTER = ("experiment", "description", "sweep", "search", "metrics", "expect")  # for memory
 
 
 @contextmanager
@@ -17,28 +19,54 @@ def said(tree: str, resolved: Mapping[str, Any], attached: Sequence[dict[str, An
     of its Composed. attached: what its process gets besides."""
     try:
         yield
-    except (Lost, Overtime):
-        raise
     except (ConfigError, RunError) as error:
-        found = _found(tree, attached) if any(sign in str(error) for sign in _SIGNS) else None
-        if found is None:
+        told = Budgets().told(error, tree, resolved, attached)
+        if told is error:
             raise
-        raise ConfigError(_told(str(error), resolved, found)) from None
+        raise told from None
 
 
-def _found(tree, attached):
-    try:
-        return process.call("smallest_budget", tree, attached=[one for one in attached if one["name"] != "scorer"])
-    except (ConfigError, RunError):
-        return None  # then the run's own error is all there is to say
+class Budgets:
+    """Those that were found, so that points of a sweep that differ in budget or seed alone are tried once."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, dict[str, Any]] = {}
+
+    def told(self, error: VitroError, tree: str, resolved: Mapping[str, Any], attached: Sequence[dict[str, Any]]) -> VitroError:
+        """The error, or one that says besides which budget is enough."""
+        if isinstance(error, (Lost, Overtime)) or not any(sign in str(error) for sign in _SIGNS):
+            return error
+        found = self._found(tree, resolved, attached)
+        return error if found is None else ConfigError(_told(str(error), resolved, found))
+
+    def _found(self, tree, resolved, attached):
+        memory = resolved.get("memory") or {}
+        given = quantities.parse(memory["budget"], "bytes") if memory.get("budget") is not None else None
+        alike = {key: value for key, value in resolved.items() if key not in _NO_MATTER} | {
+            "memory": {key: value for key, value in memory.items() if key != "budget"},
+            "workload": {key: value for key, value in (resolved.get("workload") or {}).items() if key != "seed"}}
+        key = json.dumps(alike, sort_keys=True)
+        if given is not None and key in self._known:
+            return self._known[key] if given < self._known[key]["budget"] else None
+        try:
+            found = process.call("smallest_budget", tree, attached=[one for one in attached if one["name"] != "scorer"])
+        except (ConfigError, RunError):
+            return None  # then the run's own error is all there is to say
+        if found is not None and given is not None:
+            self._known[key] = found
+        return found
 
 
 def _told(message, resolved, found):
-    given = (resolved.get("memory") or {}).get("budget")
+    memory = resolved.get("memory") or {}
+    how = f" (found by trying{' with the first tokens alone' if found['at_least'] else ''})"
+    if found.get("share") is not None:
+        return (f"{_SHARE}{memory['ffn_in_dram']} is too little: {message.removeprefix(_SHARE).removeprefix(_KEY)}; the smallest that "
+                f"works is {found['share'] * 100:.4g}%{how}")
+    given = memory.get("budget")
     value = given if given is not None else f"the {written(found['tried'])} that there are"
-    enough = f"the smallest that works is {'at least ' if found['at_least'] else ''}{written(found['budget'])} (found by trying"
-    how = " with the first tokens alone)" if found["at_least"] else ")"
-    return f"{_KEY}{value} is too little: {message.removeprefix(_KEY)}; {enough}{how}"
+    enough = f"the smallest that works is {'at least ' if found['at_least'] else ''}{written(found['budget'])}{how}"
+    return f"{_KEY}{value} is too little: {message.removeprefix(_KEY)}; {enough}"
 
 
 def written(count: int) -> str:

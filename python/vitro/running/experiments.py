@@ -10,6 +10,7 @@ from typing import Any
 from ..base import fingerprints, native, outputs, process
 from ..base.inputs import Experiment, Overrides, Path, Progress, as_overrides, as_source
 from ..base.origins import Origins, of_run, with_origins
+from ..base.trees import value_at
 from ..base.whole_files import in_place
 from ..device.device import Device
 from ..device.models import attached as attached_models
@@ -160,7 +161,8 @@ def resolve(experiment: Experiment, *, overrides: Overrides = None) -> dict[str,
 
 def check_outputs(composed: Composed) -> None:
     """Raises ConfigError when the experiment names something to be written that can not be. A run looks itself; this is for many."""
-    native.call("check_outputs", composed.tree)
+    if any(value_at(composed.resolved, key) for key in (*fingerprints.OUTPUTS, "engine.kv.scratch")):  # else reading it again is in vain
+        native.call("check_outputs", composed.tree)
 
 
 def follows_activations(composed: Composed) -> bool:

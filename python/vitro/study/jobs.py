@@ -18,7 +18,7 @@ from ..errors import ConfigError, RunError
 from ..execute import places
 from ..execute.executor import execute
 from ..execute.task import Limits, Task
-from ..running import experiments
+from ..running import budgets, experiments
 from ..running.result import Result
 from . import list_keys, old_points
 from .identity import Identity, identity_of, outputs_of
@@ -107,6 +107,7 @@ def _run(jobs, store, on, workers, limits, progress):
     if not waiting:
         return
     waiting = [waiting[index] for index in spread(len(waiting))]  # for the time that remains, and for who looks at the first rows
+    enough = budgets.Budgets()
     with places.opened(on, workers=workers) as place:
         while waiting:
             theirs: list[Job] = []
@@ -121,7 +122,8 @@ def _run(jobs, store, on, workers, limits, progress):
                         store.add(job.columns(tries=outcome.tries, began=job.began), answer)
                     job.take(answer)
                 else:
-                    job.fail(str(outcome.error), isinstance(outcome.error, ConfigError))
+                    error = enough.told(outcome.error, job.tree(), job.resolved(), task.attached)
+                    job.fail(str(error), isinstance(error, ConfigError))
                     if store:
                         store.add_failure(job.key, job.error, job.refused)
                 told(job)
@@ -236,9 +238,12 @@ class Job:
     def task(self, out: Path | None = None) -> Task:
         self.began = utc()
         files = self.identity.files if self.identity else {}
-        tree = zlib.decompress(self._tree).decode() if self._tree else self.compose().tree
-        return experiments.task_of(tree, alone=self.machine == "host", models=self.models, out=out,
+        return experiments.task_of(self.tree(), alone=self.machine == "host", models=self.models, out=out,
                                    policies=self.policies, twice=self.twice, files=files, about=self)
+
+    def tree(self) -> str:
+        """As the extension module runs it."""
+        return zlib.decompress(self._tree).decode() if self._tree else self.compose().tree
 
     def take(self, answer: dict[str, Any]) -> None:
         """Only a result tells whether `expect:` names a metric that there is: the first one does, not the last. What a row says of the

@@ -80,6 +80,7 @@ def query(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
           sql: Annotated[str, typer.Argument(metavar="SQL", help='Over spans ("group", track, name, begin_us, dur_us, detail), counters '
                                              '("group", counter, at_us, value) and flows (flow, submitted_us, done_us, request, track, '
                                              'kernel, kernel_begin_us, kernel_detail; of a trace with trace.flows).')],
+          out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the rows to FILE.parquet or FILE.csv as they come.")] = None,
           as_json: Json = False):
     """SQL over the spans, counters and flows of a trace (DuckDB).
 
@@ -88,10 +89,20 @@ def query(trace: Annotated[Path, typer.Argument(metavar="TRACE.json|DIR")],
         vitro trace query out/demo/sim-dense "SELECT name, sum(dur_us) AS us FROM spans GROUP BY name ORDER BY us DESC LIMIT 10"
 
         vitro trace query out/demo/sim-dense "SELECT max(value) FROM counters WHERE counter = 'dram'" --json
+
+        vitro trace query out/demo/sim-dense "SELECT * FROM spans" --out spans.parquet
     """
     import json
 
     from .query import query as ask
+    from .query import query_to
+    if out is not None:
+        count = query_to(trace, sql, out)
+        if as_json:
+            terminal.print_json({"file": str(out), "rows": count})
+        else:
+            print(f"{out}: {count} row{'' if count == 1 else 's'}")
+        return
     frame = ask(trace, sql)
     if as_json:
         terminal.print_json({"columns": list(frame.columns), "rows": json.loads(frame.to_json(orient="values", double_precision=15))})
@@ -150,6 +161,23 @@ def replay(recording: Annotated[Path, typer.Argument(metavar="RECORDING")],
     rows = [(key, terminal.number(value) if isinstance(value, (int, float)) else value)
             for key, value in (answer | {f"latency_us.{k}": v for k, v in answer["latency_us"].items()}).items() if key != "latency_us"]
     terminal.table(f"{recording} on {machine}", ["", ">value"], rows)
+
+
+@trace_app.command()
+def convert(recording: Annotated[Path, typer.Argument(metavar="RECORDING", help="Of engine.record, `vitro profile` or vitro.Recording.")],
+            out: Annotated[Path, typer.Argument(metavar="OUT", help="Parquet where its name ends in .parquet, else vitro's own format.")]):
+    """A recording in another format: Parquet is smaller, and read by pandas, polars and DuckDB. Its reads are left out.
+
+    Examples:
+
+        vitro trace convert run.vtrc run.parquet
+
+        vitro trace convert run.parquet run.vtrc
+    """
+    from .recording import Recording
+    found = Recording.load(recording)
+    found.save(out)
+    print(f"{out}: {found!r}, {terminal.size(out.stat().st_size)} ({terminal.size(recording.stat().st_size)} before)")
 
 
 @trace_app.command()

@@ -3,17 +3,22 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyarrow import csv, parquet
+
+from ..base.whole_files import in_place
 from ..errors import ConfigError
-from .tables import opened
-from .trace import load_trace, trace_file
+from .tables import arrow_reader, opened
+from .trace import in_tables, load_trace, trace_file
 
 if TYPE_CHECKING:
     import duckdb
     import pandas
 
 _NO_WORDS = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|/\*.*?\*/""", re.DOTALL)  # texts, quoted names, remarks
+_PART = 10_000  # rows that are written together
 _BARE_GROUP = re.compile(r"(?<!\bwithin\s)\bgroup\b(?!\s+by\b)", re.IGNORECASE)
 
 
@@ -23,11 +28,36 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
     trace: trace.json, or a run's folder. sql: over `spans` ("group", track, name, begin_us, dur_us, detail), `counters` ("group", counter,
     at_us, value) and `flows` (flow, submitted_us, done_us, request, track, kernel, kernel_begin_us, kernel_detail; no rows without
     `trace.flows`), in microseconds from the beginning of the run. `group` is a word of SQL and stands in quotes. Queries see these tables
-    and no file. Of Perfetto's format what does not fit in a fixed memory is in temporary files; JSON is read as a whole.
+    and no file. What does not fit in a fixed memory is in temporary files; JSON up to 32 MiB is read as a whole. The rows that the query
+    gives are all in memory: query_to() writes them to a file.
 
     Raises ConfigError for what DuckDB can not run, for more than one statement, and where DuckDB is not installed
     (`pip install 'vitro[sql]'`).
     """
+    with _answered(trace, sql) as answer:
+        return answer.df()
+
+
+def query_to(trace: str | os.PathLike[str], sql: str, file: str | os.PathLike[str]) -> int:
+    """The same into a file, .parquet or .csv, as the rows come: memory is for one part of them. -> how many there are."""
+    path = Path(file)
+    if path.suffix not in (".parquet", ".csv"):
+        raise ConfigError(f"{path}: is of no format that is written (expected a name that ends in .parquet or .csv)")
+    count = 0
+    with _answered(trace, sql) as answer, in_place(path) as unfinished:
+        reader = arrow_reader(answer, _PART)
+        writer = (parquet.ParquetWriter(unfinished, reader.schema, compression="zstd") if path.suffix == ".parquet"
+                  else csv.CSVWriter(unfinished, reader.schema))
+        with writer:
+            for part in reader:
+                writer.write_batch(part)
+                count += part.num_rows
+    return count
+
+
+@contextmanager
+def _answered(trace: str | os.PathLike[str], sql: str) -> "Iterator[duckdb.DuckDBPyRelation]":
+    """-> what the query gives, whose rows are still to come."""
     try:
         import duckdb
     except ImportError as error:
@@ -39,20 +69,20 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
             statements = connection.extract_statements(sql)
             if len(statements) > 1:
                 raise ConfigError(f"trace query: {sql!r} has {len(statements)} statements (expected one SELECT)")
-            answer = connection.execute(statements[0]) if statements else None
-            if answer is None or answer.description is None:
+            answer = connection.sql(statements[0]) if statements else None
+            if answer is None:
                 raise ConfigError(f"trace query: {sql!r} gives no rows (expected a SELECT)")
-            return answer.df()
+            yield answer
         except duckdb.Error as error:
             raise ConfigError(f"trace query: {_said(error, sql)}") from None
 
 
 @contextmanager
 def _tables(trace: str | os.PathLike[str]) -> "Iterator[duckdb.DuckDBPyConnection]":
-    """Those of Perfetto's format are on disk; JSON is read as a whole."""
+    """Those of a file that load_trace() does not hold in memory are on disk."""
     import duckdb
     file = trace_file(trace)
-    if file.suffix == ".pftrace":
+    if file.suffix == ".pftrace" or in_tables(file):
         with opened(file) as connection:
             yield connection
         return

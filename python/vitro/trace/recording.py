@@ -34,8 +34,11 @@ class Recording:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Recording":
-        """A file of engine.record, `vitro profile` or save(). Its reads are not taken along. Raises ConfigError."""
-        return cls(native.call("recording_arrays", existing(path)))
+        """A file of engine.record, `vitro profile` or save(), in vitro's own format or Parquet. Its reads are not taken along. Raises
+        ConfigError."""
+        from . import columnar
+        file = existing(path)
+        return cls(columnar.read(file) if columnar.is_columnar(file) else native.call("recording_arrays", file))
 
     @classmethod
     def from_arrays(cls, *, fired: Any = None, experts: Any = None, weights: Any = None, tokens: Any = None, sequence: int = 0,
@@ -84,7 +87,12 @@ class Recording:
         return cls(found)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Writes a file for engine.replay. Raises ConfigError where not all neurons of an FFN were looked at: what was not is unknown."""
+        """Writes a file for engine.replay: Parquet where its name ends in .parquet, which is smaller and sooner read, else vitro's own
+        format. The latter raises ConfigError where not all neurons of an FFN were looked at: what was not is unknown."""
+        if Path(path).suffix == ".parquet":
+            from . import columnar
+            columnar.write(self._tables, Path(path))
+            return Path(path)
         if (self._tables["fired"]["looked_at"] < 0).any():
             raise ConfigError(f"{path}: some neurons of the recording were not looked at (expected one made with engine.clusters.measure)")
         native.call("write_recording", os.fspath(path), *(self._tables[name] for name in ("about", "fired", "experts", "tokens")))

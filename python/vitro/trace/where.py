@@ -1,9 +1,15 @@
 """Where the time of a run goes: what each unit computes, what else its core does, and what it waits for."""
 import bisect
+import heapq
+import itertools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..errors import ConfigError
-from .trace import STEPS, SYSTEM_WORK, Trace, operation
+from .rows import by_begin
+from .spans import STEPS, SYSTEM_WORK, Row, operation
+from .trace import Trace
 
 
 @dataclass(frozen=True)
@@ -30,21 +36,23 @@ def where(trace: Trace, steps: str | None = None) -> list[Share]:
 
     Raises ConfigError for a trace without spans, and where it has no such step.
     """
-    if not trace.span_rows:
+    if not len(trace.span_rows):
         raise ConfigError("the trace has no spans (expected trace.first_token and trace.tokens to name tokens that the run makes)")
     windows = _windows(trace, steps)
     total = sum(end - begin for begin, end in windows)
-    ends = sorted((_end_of(row), *_waited_for(row)) for row in trace.span_rows
-                  if row[0] in ("storage", "units") and row[2] not in SYSTEM_WORK)
+    units = {unit: _Unit(unit, windows) for _, unit in trace.tracks("units")}
+    ended = _Ended()
+    for begin, together in itertools.groupby(by_begin(trace.span_rows), key=lambda row: _ps(row[3])):
+        rows = list(together)
+        ended.take(row for row in rows if row[0] in ("storage", "units") and row[2] not in SYSTEM_WORK)
+        ended.advance(begin)
+        for row in sorted((row for row in rows if row[0] == "units" and _end_of(row) > begin), key=lambda row: (-_end_of(row), row[2])):
+            units[row[1]].begin(begin, _end_of(row), row[2], ended)
     found = []
-    for group, unit in trace.tracks("units"):
-        sums: dict[tuple[str, str], int] = {}
-        spans = sorted((_ps(row[3]), _end_of(row), row[2]) for row in trace.span_rows if row[:2] == (group, unit))
-        for (kind, what), begin, end in _parts(unit, spans, ends, windows[0][0], _ps(trace.end_us)):
-            inside = sum(max(0, min(end, until) - max(begin, since)) for since, until in _touched(windows, begin, end))
-            sums[kind, what] = sums.get((kind, what), 0) + inside
-        found += [Share(unit, kind, what, ps / 1e9, ps / total)
-                  for (kind, what), ps in sorted(sums.items(), key=lambda item: -item[1]) if ps > 0]
+    for name, unit in units.items():
+        unit.finish(_ps(trace.end_us))
+        found += [Share(name, kind, what, ps / 1e9, ps / total)
+                  for (kind, what), ps in sorted(unit.sums.items(), key=lambda item: -item[1]) if ps > 0]
     return found
 
 
@@ -72,50 +80,64 @@ def _touched(windows, begin, end):
     return windows[first:last]
 
 
-def _waited_for(row):
-    """(what a wait for this span is called, the unit that it is of or "")"""
-    return (f"storage {operation(row[2])}", "") if row[0] == "storage" else (row[1], row[1])
+class _Ended:
+    """What has ended, of the rows so far: memory is for what is open, and for each unit."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[int, str, str]] = []  # a heap of (end, what a wait for it is called, the unit that it is of or "")
+        self._last: dict[str, tuple[int, str, str]] = {}  # by unit
+
+    def take(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            named = (f"storage {operation(row[2])}", "") if row[0] == "storage" else (row[1], row[1])
+            heapq.heappush(self._open, (_end_of(row), *named))
+
+    def advance(self, until: int) -> None:
+        while self._open and self._open[0][0] <= until:
+            ended = heapq.heappop(self._open)
+            self._last[ended[2]] = ended
+
+    def reason(self, unit: str, begin: int) -> str:
+        """What ended last after `begin` on another track."""
+        last = max((ended for other, ended in self._last.items() if other != unit and ended[0] > begin), default=None)
+        return "the policy" if last is None else last[1]
 
 
-def _parts(unit, spans, ends, begin, end):
-    """-> ((kind, what), begin, end) of a unit's time. System work interrupts kernels: it counts as such, and the kernel for the rest."""
-    reach = begin
-    for since, until, kind in _flat(spans):
-        if since > reach:
-            yield ("waits", _reason(unit, reach, since, ends)), reach, since
-        yield kind, since, until
-        reach = max(reach, until)
-    if end > reach:
-        yield ("waits", "no more work"), reach, end
+class _Unit:
+    """A unit's time in the windows. Spans that may lie in each other come by their beginnings, of equal ones the longest first. System work
+    interrupts kernels: it counts as such, and the kernel for the rest."""
 
+    def __init__(self, name: str, windows: list[tuple[int, int]]) -> None:
+        self._name, self._windows = name, windows
+        self._open: list[tuple[int, tuple[str, str]]] = []  # (end, what) of spans that others interrupt, outermost first
+        self._drawn, self._reach = 0, windows[0][0]  # until when spans have counted, and until when anything has
+        self.sums: dict[tuple[str, str], int] = {}
 
-def _reason(unit, begin, end, ends):
-    """What ended last in (begin, end] on another track."""
-    at = bisect.bisect_right(ends, end, key=lambda row: row[0])
-    while at > 0 and ends[at - 1][0] > begin:
-        at -= 1
-        if ends[at][2] != unit:
-            return ends[at][1]
-    return "the policy"
+    def begin(self, begin: int, end: int, name: str, ended: _Ended) -> None:
+        self._close(begin)
+        if self._open and begin > self._drawn:
+            self._count(self._drawn, begin, self._open[-1][1])
+        if not self._open and begin > self._reach:
+            self._add(("waits", ended.reason(self._name, self._reach)), self._reach, begin)
+        self._drawn = max(self._drawn, begin)
+        self._open.append((end, ("system", name) if name in SYSTEM_WORK else ("computes", operation(name))))
 
+    def finish(self, end: int) -> None:
+        self._close(math.inf)
+        if end > self._reach:
+            self._add(("waits", "no more work"), self._reach, end)
 
-def _flat(spans):
-    """Spans that may lie in each other -> (begin, end, (kind, what)) that do not overlap, ascending. The inner one counts."""
-    open_spans: list[tuple[int, tuple[str, str]]] = []  # (end, what) of spans that others interrupt, outermost first
-    reach = 0
+    def _close(self, until: float) -> None:
+        while self._open and self._open[-1][0] <= until:
+            end, what = self._open.pop()
+            if end > self._drawn:
+                self._count(self._drawn, end, what)
+            self._drawn = max(self._drawn, end)
 
-    def close(until):
-        nonlocal reach
-        while open_spans and open_spans[-1][0] <= until:
-            end, what = open_spans.pop()
-            if end > reach:
-                yield reach, end, what
-            reach = max(reach, end)
+    def _count(self, begin: int, end: int, what: tuple[str, str]) -> None:
+        self._add(what, begin, end)
+        self._reach = max(self._reach, end)
 
-    for begin, end, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-        yield from close(begin)
-        if open_spans and begin > reach:
-            yield reach, begin, open_spans[-1][1]
-        reach = max(reach, begin)
-        open_spans.append((end, ("system", name) if name in SYSTEM_WORK else ("computes", operation(name))))
-    yield from close(float("inf"))
+    def _add(self, what: tuple[str, str], begin: int, end: int) -> None:
+        inside = sum(max(0, min(end, until) - max(begin, since)) for since, until in _touched(self._windows, begin, end))
+        self.sums[what] = self.sums.get(what, 0) + inside

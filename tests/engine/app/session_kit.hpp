@@ -12,7 +12,7 @@
 #include "engine/base/rng.hpp"
 #include "engine/machine/host_decorator.hpp"
 #include "engine/testing/faulty_storage.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/source_path.hpp"
 
 namespace vitro::test {

@@ -161,7 +161,7 @@ TEST(Reader, a_key_that_is_missing_is_looked_for_among_misspelt_ones) {
   const Node node = parse_json("{\n\"bandwith\": \"1 GB/s\",\n\"m\": 1}", "p");
   Reader reader(node, "dram");
   EXPECT_EQ(error_of([&] { reader.quantity("bandwidth", Dimension::bandwidth); }),
-            "p:2: dram.bandwidth: is missing (there is \"bandwith\")");
+            "p:2: dram.bandwith: unknown key (did you mean \"bandwidth\"?)");
   EXPECT_EQ(error_of([&] { reader.integer("n", 0, 1); }), "p:1: dram.n: is missing");
 }
 

@@ -7,7 +7,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/faults/fault_parts.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/engine/machine/deliveries.hpp"
 
 namespace vitro {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

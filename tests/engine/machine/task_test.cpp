@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "engine/machine/task_scope.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

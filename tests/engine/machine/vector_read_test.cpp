@@ -1,7 +1,7 @@
 #include "engine/machine/vector_read.hpp"
 
 #include "engine/testing/faulty_storage.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/engine/machine/vector_read_laws.hpp"
 
 namespace vitro {

@@ -9,7 +9,7 @@
 #include "engine/app/read_engine.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "engine/transformer/decoder.hpp"
 #include "tests/engine/model/support.hpp"
 

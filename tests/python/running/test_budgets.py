@@ -9,6 +9,7 @@ from vitro.running import budgets, experiments
 
 QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
 SHORT = {"workload.output_tokens": 12}
+JUDGE = ROOT / "configs/models/embedded/stories-reglu-3m.f16.gguf"
 MIXTURE = {"model": {"gguf": str(ROOT / "configs/models/embedded/stories-moe-6m.f16.gguf")}}
 FLASH_KV = {"engine.policy": "dense", "engine.kv.dram_tokens": 0, "engine.kv.block_tokens": 16, "engine.prefill_chunk": 16,
             "workload.prompt_tokens": 180, "workload.prompt": None, "workload.output_tokens": 40}
@@ -17,6 +18,10 @@ SET_UPS = {
     "experts": {**MIXTURE, "engine.policy": "dense", "engine.weights.kind": "experts", "engine.weights.eviction": "lru"},
     "keys and values in flash": FLASH_KV,
     "long keys and values": {**FLASH_KV, "engine.kv.dram_tokens": None, "workload.batch": 3},
+    "samples by a reward model": {"engine.policy": "dense", "workload.sampling.temperature": 0.8, "workload.scaling": {
+        "method": "best_of_n", "samples": 3, "scorer": {"kind": "model", "gguf": str(JUDGE), "token": "a", "context": 64}}},
+    "beams": {"engine.policy": "dense", "workload.sampling.temperature": 0.8, "workload.scaling": {
+        "method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 4}, "scorer": {"kind": "log_probability"}}},
     "requests that keep": {"workload": {"output_tokens": 12, "seed": 1, "stop_at_eos": False, "requests": [
         {"prompt_tokens": 120, "keep_as": "a"}, {"prompt_tokens": 20, "continue": "a"}]}},
 }
@@ -90,3 +95,56 @@ def test_a_budget_that_works_has_no_smallest_to_look_for():
     composed = experiments.compose(QUICKSTART, overrides={"memory.budget": "1 GiB"})
     with pytest.raises(vitro.RunError, match="^these do not fit$"), budgets.said(composed.tree, composed.resolved, []):
         raise vitro.RunError("these do not fit")
+
+
+def test_a_saved_sequence_counts_and_its_file_stays(native, tmp_path):
+    file, short = tmp_path / "kv.bin", {"engine.policy": "dense", "workload.output_tokens": 4, "workload.stop_at_eos": False}
+    vitro.run(QUICKSTART, machine="sim", overrides={**short, "workload.save_kv": str(file)})
+    saved = file.read_bytes()
+    more = {**short, "workload.restore_kv": str(file), "workload.save_kv": str(file), "workload.prompt": " and"}
+    least = smallest(refusal({**more, "memory.budget": "300 KiB"}, "sim"))
+    assert file.read_bytes() == saved
+    vitro.run(QUICKSTART, machine="sim", overrides={**more, "memory.budget": f"{least} B"})
+    file.write_bytes(saved)
+    assert smallest(refusal({**more, "memory.budget": f"{least - 4096} B"}, "sim")) == least
+
+
+def share_in(message):
+    return float(re.search(r"the smallest that works is ([\d.]+)% .found by trying", message).group(1))
+
+
+def test_the_smallest_share_of_the_ffn_is_named():
+    base = {**MIXTURE, **SHORT, "workload.stop_at_eos": False, "engine.policy": "dense", "engine.weights.kind": "experts",
+            "engine.weights.eviction": "lru"}
+    told = refusal({**base, "memory.ffn_in_dram": "1%"}, "sim")
+    assert "memory.ffn_in_dram: 1% is too little: " in told
+    least = share_in(told)
+    assert 1 < least < 100
+    vitro.run(QUICKSTART, machine="sim", overrides={**base, "memory.ffn_in_dram": f"{least}%"})
+    assert share_in(refusal({**base, "memory.ffn_in_dram": f"{least - 0.1:.1f}%"}, "sim")) == least
+
+
+def test_where_no_share_does_the_memory_that_there_has_to_be_is_named():
+    base = {**SHORT, "workload.stop_at_eos": False, "engine.policy": "neuron_cluster", "memory.ffn_in_dram": "50%"}
+    told = refusal({**base, "device.dram.available": "5 MiB"}, "sim")
+    assert "memory.budget: the 5 MiB that there are is too little: " in told
+    least = smallest(told)
+    assert least > 5 * 2 ** 20
+    vitro.run(QUICKSTART, machine="sim", overrides={**base, "device.dram.available": f"{least} B"})
+    assert smallest(refusal({**base, "device.dram.available": f"{least - 4096} B"}, "sim")) == least
+
+
+def test_points_of_a_sweep_say_it_and_those_that_differ_in_budget_or_seed_are_tried_once(native, tmp_path, monkeypatch):
+    found, call = [], budgets.process.call
+
+    def counted(function, *args, **more):
+        found.append(function)
+        return call(function, *args, **more)
+    monkeypatch.setattr(budgets.process, "call", counted)
+    (tmp_path / "study.yaml").write_text(f"include: {QUICKSTART}\nsweep:\n  engine.policy: [dense]\n"
+                                         "  memory.budget: [300 KiB, 1 MiB, 64 MiB]\n  workload.seed: [1, 2]\n")
+    frame = vitro.sweep(tmp_path / "study.yaml", overrides=SHORT)
+    assert found.count("smallest_budget") == 1
+    errors = [error for error in frame["error"] if isinstance(error, str)]
+    assert len(errors) == 4 and len({smallest(error) for error in errors}) == 1
+    assert [error.split(" is too little")[0].rpartition(": ")[2] for error in errors] == ["300 KiB"] * 2 + ["1 MiB"] * 2

@@ -2,6 +2,8 @@
 import pytest
 import vitro
 from conftest import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from vitro.trace.trace import Trace, load_trace
 from vitro.trace.where import where
 
@@ -104,3 +106,41 @@ def test_shares_of_a_run_add_up_and_steps_agree_with_its_metrics(native, tmp_pat
     if machine == "sim":
         assert len(reads) == result.data["counts"]["reads"]
         assert {"issue I/O", "policy"} <= {row[2] for row in trace.span_rows if row[0] == "units"}
+
+
+def by_the_picosecond(rows, end):
+    """(unit, kind, what) -> time, by looking at each unit of time alone. rows: (group, track, name, begin, end), whole numbers."""
+    found = {}
+    kernels = [row for row in rows if row[2] not in ("policy", "issue I/O")]
+    for unit in dict.fromkeys(row[1] for row in rows if row[0] == "units"):
+        own = [row for row in rows if row[1] == unit]
+        busy = {at for row in own for at in range(row[3], row[4])}
+        for at in range(end):
+            over = [row for row in own if row[3] <= at < row[4]]
+            if over:
+                inner = sorted(over, key=lambda row: (row[3], -row[4], row[2]))[-1]
+                key = "system" if inner[2] in ("policy", "issue I/O") else "computes", inner[2]
+            elif not any(later in busy for later in range(at, end)):
+                key = "waits", "no more work"
+            else:
+                since = max((before + 1 for before in busy if before < at), default=0)
+                until = min(later for later in busy if later > at)
+                last = max(((row[4], f"storage {row[2]}" if row[0] == "storage" else row[1]) for row in kernels
+                            if row[1] != unit and since < row[4] <= until), default=(0, "the policy"))
+                key = "waits", last[1]
+            found[unit, *key] = found.get((unit, *key), 0) + 1
+    return found
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.tuples(st.sampled_from(["cpu0", "cpu1", "flash"]), st.sampled_from(["matmul", "add", "policy", "issue I/O"]),
+                          st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=9))
+def test_shares_are_those_of_each_moment(drawn):
+    rows = [("storage" if track == "flash" else "units", track, "read" if track == "flash" else name, begin, begin + length)
+            for track, name, begin, length in drawn]
+    trace = Trace(tuple((*row[:3], float(row[3]), float(row[4] - row[3]), "") for row in rows), ())
+    end = max(row[4] for row in rows)
+    if end == 0:
+        return
+    told = {(share.unit, share.kind, share.what): round(share.ms * 1e3) for share in where(trace)}
+    assert told == by_the_picosecond(rows, end)

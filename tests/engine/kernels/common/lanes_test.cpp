@@ -7,7 +7,7 @@
 
 #include "engine/kernels/bench.hpp"
 #include "engine/kernels/compute_function.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 
 namespace vitro {

@@ -9,7 +9,7 @@
 #include "engine/machine/detached.hpp"
 #include "engine/machine/storage_decorator.hpp"
 #include "engine/machine/task.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

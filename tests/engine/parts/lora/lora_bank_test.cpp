@@ -7,7 +7,7 @@
 
 #include "engine/kernels/compute_function.hpp"
 #include "engine/quant/blocks.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/engine/model/support.hpp"
 
 namespace vitro {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/machine/task_scope.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

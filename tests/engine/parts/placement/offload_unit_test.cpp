@@ -5,7 +5,7 @@
 
 #include "engine/machine/counted_machine.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

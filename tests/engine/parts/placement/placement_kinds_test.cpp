@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

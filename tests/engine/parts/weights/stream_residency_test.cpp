@@ -8,7 +8,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/parts/weights/phase_runner.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

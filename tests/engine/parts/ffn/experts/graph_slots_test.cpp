@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/machine/unit_decorator.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

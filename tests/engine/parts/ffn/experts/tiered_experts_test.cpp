@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 #include "tests/engine/parts/ffn/experts/bench.hpp"
 
 namespace vitro {

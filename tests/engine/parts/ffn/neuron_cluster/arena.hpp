@@ -10,7 +10,7 @@
 #include "engine/kernels/compute_function.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
 #include "engine/quant/blocks.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 

@@ -10,7 +10,7 @@
 #include "engine/machine/counted_machine.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_pipeline.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_plan.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 

@@ -4,7 +4,7 @@
 
 #include "engine/base/rng.hpp"
 #include "engine/machine/task_scope.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

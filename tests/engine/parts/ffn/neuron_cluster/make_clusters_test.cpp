@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 namespace vitro {
 namespace {

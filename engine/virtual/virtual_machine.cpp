@@ -1,4 +1,4 @@
-#include "engine/testing/virtual_machine.hpp"
+#include "engine/virtual/virtual_machine.hpp"
 
 #include <fmt/format.h>
 

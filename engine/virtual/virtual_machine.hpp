@@ -1,5 +1,5 @@
-// A machine without hardware and without SystemC: a virtual clock, units with a price per call, storage with a price per
-// read. For the engine's own unit tests, where times are stated by the test and computed by hand.
+// A machine without hardware and without SystemC: a virtual clock, units with a price per call, storage with a price per read. Where a run
+// is tried and not measured: memory budgets, torture runs, and the engine's own tests, whose times are stated and computed by hand.
 #pragma once
 #include <functional>
 #include <memory>

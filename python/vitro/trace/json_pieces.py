@@ -1,0 +1,107 @@
+"""The events of a trace in JSON, one by one, from a file in bounded pieces: an object whose `traceEvents` is a list, or that list."""
+import codecs
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+PIECE = 1 << 20         # bytes that are read together
+MOST_VALUE = 64 << 20   # characters of one event
+_SPACE = " \t\n\r"
+_decode = json.JSONDecoder().raw_decode
+
+
+def events(path: Path) -> Iterator[Any]:
+    """Raises ValueError for what is no JSON, for an object without `traceEvents`, and where text follows the end."""
+    with path.open("rb") as file:
+        text = _Text(file)
+        if text.next() == "[":
+            yield from text.items()
+        else:
+            yield from _of_object(text)
+        if text.peek():
+            raise ValueError(f"{text.peek()!r} follows the end")
+
+
+def _of_object(text: "_Text") -> Iterator[Any]:
+    if text.taken != "{":
+        raise ValueError(f"begins with {text.taken!r} (expected an object or a list)")
+    found = False
+    if text.peek() == "}":
+        text.next()
+    else:
+        while True:
+            key = text.value()
+            if not isinstance(key, str) or text.next() != ":":
+                raise ValueError(f"{key!r} is no key")
+            if key == "traceEvents":
+                found = True
+                if text.next() != "[":
+                    raise ValueError("traceEvents is no list")
+                yield from text.items()
+            else:
+                text.value()
+            if text.next() != ",":
+                break
+        if text.taken != "}":
+            raise ValueError(f"{text.taken!r} where , or }} is expected")
+    if not found:
+        raise KeyError("traceEvents")
+
+
+class _Text:
+    """What has been read and not been taken."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._bytes = file, codecs.getincrementaldecoder("utf-8")()
+        self._held, self._at, self._ended = "", 0, False
+        self.taken = ""  # what next() gave last
+
+    def peek(self) -> str:
+        """The next character that is no space; "" at the end."""
+        while True:
+            while self._at < len(self._held):
+                if self._held[self._at] not in _SPACE:
+                    return self._held[self._at]
+                self._at += 1
+            if not self._more(PIECE):
+                return ""
+
+    def next(self) -> str:
+        self.taken = self.peek()
+        self._at += 1
+        return self.taken
+
+    def value(self) -> Any:
+        """One value, which is held as a whole; of a number what is there must have an end."""
+        self.peek()
+        wanted = PIECE
+        while True:
+            try:
+                value, end = _decode(self._held, self._at)
+                if end < len(self._held) or self._ended:
+                    self._at = end
+                    return value
+            except ValueError:
+                if self._ended or len(self._held) - self._at > MOST_VALUE:
+                    raise
+            self._more(wanted)
+            wanted *= 2
+
+    def items(self) -> Iterator[Any]:
+        """Those of a list, behind its bracket."""
+        if self.peek() == "]":
+            self.next()
+            return
+        while True:
+            yield self.value()
+            if self.next() != ",":
+                break
+        if self.taken != "]":
+            raise ValueError(f"{self.taken!r} where , or ] is expected")
+
+    def _more(self, wanted: int) -> bool:
+        read = self._file.read(wanted)
+        self._held, self._at = self._held[self._at:] + self._bytes.decode(read, final=not read), 0
+        self._ended = not read
+        return not self._ended
