@@ -153,6 +153,11 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
   }
   // Rounding the activations is nothing beside the product.
   if (!price.from_table && call.variant == variant::kA16) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
+  if (!price.from_table && call.variant == variant::kHalfSums) {  // no slower than sums in float32
+    price = model_.kernel(variant::name(variant::kFloat), "f16.halves");
+    if (!price.from_table) price = model_.kernel(variant::name(variant::kFloat), to_string(format));
+    if (price.from_table) unpriced_.insert(fmt::format("{}.f16 on {} (as float32 sums)", name, core_class_));
+  }
   if (const auto like = priced_like(format); like && !price.from_table) {
     price = model_.kernel(name, to_string(*like));
     if (price.from_table) unpriced_.insert(fmt::format("{}.{} on {} (as {})", name, to_string(format), core_class_, to_string(*like)));

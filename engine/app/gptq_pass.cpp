@@ -99,6 +99,12 @@ class Pass {
       throw ConfigError(fmt::format(
           "{}: has predictors of its layers, or thresholds (expected a model without: make them of what GPTQ wrote)", asked.source));
     }
+    if (!config_.orders.empty()) {
+      const InputOrder& order = config_.orders.front();
+      throw ConfigError(fmt::format("{}: {}: columns stand in an order of their own, as GPTQ with act order left them (expected the "
+                                    "model that this one was made of)",
+                                    asked.source, tensor_name(*order_of(order.product), order.layer, false)));
+    }
     check_scheme();
   }
 

@@ -8,6 +8,7 @@
 #include "engine/graph/geometry_pass.hpp"
 #include "engine/graph/norm_pass.hpp"
 #include "engine/graph/operator_graph.hpp"
+#include "engine/graph/order_pass.hpp"
 #include "engine/graph/product_pass.hpp"
 
 namespace vitro {
@@ -288,6 +289,7 @@ OperatorGraph build_graph(const ModelConfig& config, GraphOptions options) {
   if (options.fuse != Fuse::none) graph = fuse_moves(split_products(graph), config);
   if (options.fuse == Fuse::all || options.whole_attention) graph = fuse_attention(graph);
   if (options.fuse == Fuse::all) graph = fuse_norms(graph);
+  if (!config.orders.empty()) graph = with_input_orders(graph, config.orders);
   return graph;
 }
 

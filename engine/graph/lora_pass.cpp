@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/graph/graph_copy.hpp"
+#include "engine/graph/order_pass.hpp"
 
 namespace vitro {
 
@@ -17,7 +18,7 @@ OperatorGraph with_bypasses(const OperatorGraph& graph, LoraOrder order, const s
       copy.add(id);
       continue;
     }
-    const OperatorId x = copy.at(inputs_of(graph, id).front());
+    const OperatorId x = copy.at(unordered(graph, inputs_of(graph, id).front()));  // adapters are those of the matrix as it was
     Operator bypass = graph[id];
     bypass.op = ops::AddProduct{};
     bypass.adapts = bypass.weight;

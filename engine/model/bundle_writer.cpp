@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "engine/base/check.hpp"
+#include "engine/model/input_order.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/quant/blocks.hpp"
 
@@ -41,18 +42,21 @@ class RowReader {
       : gguf_(gguf), tensor_(tensor), target_(target), gains_(gains) {
     raw_.resize(row_bytes(tensor.format, tensor.columns()));
     values_.resize(tensor.columns());
+    order_ = read_input_order(gguf, tensor.name);
+    ordered_.resize(order_.size());
   }
 
   // `first`: the expert's first row.
   void store(std::uint64_t first, std::uint32_t neuron, std::byte* out) {
     gguf_.read(tensor_, (first + neuron) * raw_.size(), raw_);
-    if (tensor_.format == target_ && gains_.empty()) {
+    if (tensor_.format == target_ && gains_.empty() && order_.empty()) {
       std::memcpy(out, raw_.data(), raw_.size());
       return;
     }
     dequantise_row(tensor_.format, raw_.data(), values_.data(), values_.size());
     for (float& value : values_) value *= gains_.empty() ? 1 : gains_[neuron];
-    store_row(gguf_, tensor_, neuron, target_, values_, out);
+    for (std::size_t k = 0; k < order_.size(); ++k) ordered_[order_[k]] = values_[k];
+    store_row(gguf_, tensor_, neuron, target_, order_.empty() ? values_ : ordered_, out);
   }
 
  private:
@@ -61,7 +65,8 @@ class RowReader {
   Format target_;
   std::span<const float> gains_;
   std::vector<std::byte> raw_;
-  std::vector<float> values_;
+  std::vector<float> values_, ordered_;
+  std::vector<std::uint32_t> order_;  // bundles have their elements as the inputs stand
 };
 
 // Columns of Down as rows, a group of neurons at a time.
@@ -71,15 +76,20 @@ class ColumnReader {
       : gguf_(gguf), tensor_(tensor), target_(target), width_(width), gains_(gains) {
     // Plain elements that stay what they are move as bits; all else goes by way of floats.
     bits_ = tensor.format == target && block_elements(target) == 1 && gains.empty();
+    const std::vector<std::uint32_t> order = read_input_order(gguf, tensor.name);
+    column_of_.resize(order.size());
+    for (std::uint32_t column = 0; column < order.size(); ++column) column_of_[order[column]] = column;
   }
 
   Bytes bytes_per_neuron() const { return Bytes{width_} * element(); }
 
   void load(std::uint32_t expert, Ids ids) {
     ids_ = ids;
+    at_.assign(ids.begin(), ids.end());
+    for (std::uint32_t& at : at_) at = column_of_.empty() ? at : column_of_[at];
     columns_.resize(ids.size() * bytes_per_neuron());
     // Only the part of each row that the group spans: in file order every element is read once over all groups.
-    const auto [low, high] = std::ranges::minmax(ids);
+    const auto [low, high] = std::ranges::minmax(at_);
     const std::size_t block = run_elements(tensor_.format, tensor_.columns());
     first_ = low / block * block;
     length_ = (high / block + 1) * block - first_;
@@ -129,8 +139,8 @@ class ColumnReader {
   void gather(std::uint32_t row, std::uint32_t count) {
     const T* rows = reinterpret_cast<const T*>(rows_.data());
     T* columns = reinterpret_cast<T*>(columns_.data());
-    for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const T* from = rows + (ids_[i] - first_);
+    for (std::size_t i = 0; i < at_.size(); ++i) {
+      const T* from = rows + (at_[i] - first_);
       for (std::uint32_t r = 0; r < count; ++r) columns[i * width_ + row + r] = from[r * length_];
     }
   }
@@ -141,6 +151,7 @@ class ColumnReader {
   std::uint32_t width_;
   bool bits_ = false;
   std::span<const float> gains_;
+  std::vector<std::uint32_t> column_of_, at_;  // a neuron's column where these stand in an order of their own; those of `ids_`
   Ids ids_;
   std::size_t first_ = 0, length_ = 0;  // the loaded part of a row, in elements
   std::vector<std::byte> raw_, rows_, columns_;

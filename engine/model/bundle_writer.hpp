@@ -17,6 +17,7 @@ inline constexpr Bytes kTransposeBytes = 64 * MiB;
 // stored by neurons (down_by_neuron_name) has rows like the others. The fourth: the weights of a norm over all neurons before Down, or
 // null; each multiplies its neuron's row of Down, so that who adds these rows up has nothing left to do but to divide by the norm.
 // Returns the bytes of the layer's Role::ffn_scales, none when the scales lie in the rows: an eighth of the nibbles.
+// Columns that stand in an order of their own (input_order.hpp) go back to where their inputs are.
 // Throws ConfigError for values that the bundles' format can not hold.
 std::vector<std::byte> write_bundles(const Gguf& gguf, const std::array<const TensorInfo*, 4>& sources, const Weight& bundles,
                                      const NeuronOrder& order, SectionWriter& out, Bytes transpose_bytes = kTransposeBytes);

@@ -6,6 +6,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/model/gguf.hpp"
+#include "engine/model/input_order.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/tile_groups.hpp"
 
@@ -210,8 +211,9 @@ class GgufParser {
     if (!std::has_single_bit(out_.alignment_)) out_.fail("general.alignment", "not a power of two");
   }
 
-  std::optional<Format> format_of(std::uint32_t type) const {
-    if (!indices_) return format_of_gguf_type(type);
+  // Of a model's tensors, orders of columns alone are integers.
+  std::optional<Format> format_of(std::uint32_t type, std::string_view name) const {
+    if (!indices_) return type == kInt32 && !is_order_name(name) ? std::nullopt : format_of_gguf_type(type);
     return type == kInt32 || type == kOldInt32 ? std::optional(Format::index32) : std::nullopt;
   }
 
@@ -232,7 +234,7 @@ class GgufParser {
       elements *= tensor.dims.back();
     }
     const auto type = in_.number<std::uint32_t>("a tensor type");
-    const auto format = format_of(type);
+    const auto format = format_of(type, tensor.name);
     if (!format && out_.powerinfer_ && (type == kInt32 || type == kOldInt32)) bad("int32: a PowerInfer index of neurons, not a model");
     if (!format) {
       bad(fmt::format("type {} is not supported (expected {})", type,

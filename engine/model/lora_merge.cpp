@@ -7,6 +7,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/model/gguf_writer.hpp"
+#include "engine/model/input_order.hpp"
 #include "engine/model/lora_file.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/quant/blocks.hpp"
@@ -34,11 +35,13 @@ void copy(const Gguf& in, const TensorInfo& tensor, GgufWriter& out) {
   }
 }
 
-// A row of W with its part of B A on top.
-std::vector<float> merged_row(std::vector<float> w, std::span<const float> b, std::span<const float> a, float scale) {
+// A row of W with its part of B A on top. `order`: which column of A each of W's is; empty: its own.
+std::vector<float> merged_row(std::vector<float> w, std::span<const float> b, std::span<const float> a, float scale,
+                              std::span<const std::uint32_t> order) {
   for (std::size_t k = 0; k < w.size(); ++k) {
+    const std::size_t column = order.empty() ? k : order[k];
     double sum = 0;
-    for (std::size_t r = 0; r < b.size(); ++r) sum += double{b[r]} * double{a[r * w.size() + k]};
+    for (std::size_t r = 0; r < b.size(); ++r) sum += double{b[r]} * double{a[r * w.size() + column]};
     w[k] = static_cast<float>(double{w[k]} + double{scale} * sum);
   }
   return w;
@@ -48,12 +51,13 @@ void write_merged(const Gguf& base, const TensorInfo& tensor, const LoraFile& lo
                   GgufWriter& out) {
   base.check_blocks(tensor);
   const std::uint64_t matrix = tensor.dims[1], rank = pair.rank();
+  const std::vector<std::uint32_t> order = read_input_order(base, tensor.name);
   std::vector<std::byte> bytes(row_bytes(target, tensor.columns()));
   for (std::uint64_t expert = 0; expert < tensor.rows() / matrix; ++expert) {
     const std::vector<float> a = rows_of(lora.gguf(), *pair.a, expert * rank, rank);
     for (std::uint64_t row = expert * matrix; row < (expert + 1) * matrix; ++row) {
       const std::vector<float> b = rows_of(lora.gguf(), *pair.b, row, 1);
-      const std::vector<float> merged = merged_row(rows_of(base, tensor, row, 1), b, a, lora.scale(pair, strength));
+      const std::vector<float> merged = merged_row(rows_of(base, tensor, row, 1), b, a, lora.scale(pair, strength), order);
       if (const auto k = first_unholdable(target, merged)) {
         throw ConfigError(fmt::format("{}: {}: merged with {}, row {}, element {} is {}, which {} can not hold", lora.gguf().path(),
                                       pair.target, base.path(), row, *k, merged[*k], to_string(target)));

@@ -245,8 +245,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   }
   c.activation = known->second;
   c.qk_norm = family.qk_norm;
-  c.sub_norms = family.sub_norms;
-  c.norm = family.norm;
+  c.sub_norms = family.sub_norms, c.norm = family.norm;
   if (const TensorInfo* predictor = gguf.find_tensor("blk.0.fc1.weight")) {
     c.predictor_rank = rows_of(gguf, *predictor, kMaxWidth);
     if (gguf.has(kPredictorThresholds)) {
@@ -274,6 +273,7 @@ ModelConfig config_from_gguf(const Gguf& gguf) {
   check_config(c, [&](std::string_view key, std::string_view problem) { gguf.fail(prefix + std::string(key), problem); });
   const std::size_t tensors = gguf.tensors().size();  // checked first, since what is expected is listed for each layer
   if (c.layers > tensors) gguf.fail(prefix + "block_count", fmt::format("{} layers in a file of {} tensors", c.layers, tensors));
+  c.orders = input_orders(gguf, c);
   check_tensors(gguf, c);
   return c;
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/model/input_order.hpp"
 #include "engine/model/model_family.hpp"
 #include "engine/ops/contract.hpp"
 #include "engine/ops/kernel_call.hpp"
@@ -61,6 +62,7 @@ struct ModelConfig {
   bool predictor_relu = true;
   // |act(gate)| above which a neuron is worth computing, by layer; empty: 0. For activations that are never quite zero: CATS.
   std::vector<float> firing_thresholds;
+  std::vector<InputOrder> orders;  // products whose columns stand in an order of their own; by layer, then as they are computed
   RopeConfig rope;
 
   std::uint32_t kv_width() const { return kv_heads * head_dim; }

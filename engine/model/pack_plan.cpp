@@ -232,7 +232,11 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
       const auto& of = plan.sources.emplace_back(std::array{source(joined ? Role::ffn_gate_up : Role::ffn_gate),
                                                             source(joined ? Role::ffn_gate_up : Role::ffn_up), source(Role::ffn_down),
                                                             plan.config.sub_norms ? source(Role::ffn_sub_norm) : nullptr});
-      const Format ffn = bundle_format(of[0]->format, of[1]->format, of[2]->format);
+      // A row whose elements change places has other blocks.
+      const auto format_of = [&](const TensorInfo* tensor) {
+        return tensor->format == Format::q4_0 && gguf.find_tensor(order_name(tensor->name)) != nullptr ? Format::q8_0 : tensor->format;
+      };
+      const Format ffn = bundle_format(format_of(of[0]), format_of(of[1]), format_of(of[2]));
       const std::size_t scales = set_form(plan.weights, i, *options.bundles, ffn);
       plan.sources.resize(plan.sources.size() + scales);  // they come from the same tensors
       i += scales;
@@ -242,7 +246,7 @@ PackPlan make_plan(const Gguf& gguf, const PackOptions& options) {
     const bool transposed = tensor == nullptr;  // of the tensors that a model has, Down alone may be
     if (transposed) tensor = gguf.find_tensor(down_by_neuron_name(weight.layer));
     plan.sources.push_back({tensor});
-    weight.format = is_vector(weight.role) ? Format::f32 : tensor->format;
+    weight.format = is_vector(weight.role) && !is_order(weight.role) ? Format::f32 : tensor->format;
     if (transposed || options.products) weight.format = transposed_format(options.products.value_or(weight.format), weight.columns);
     const bool by_group = !transposed && !options.products && !options.never_tiled.contains(weight.role) &&
                           weight.role != Role::token_embedding && weight.role != Role::predictor_out;

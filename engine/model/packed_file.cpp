@@ -103,7 +103,7 @@ void write_packed(const Gguf& gguf, const PackPlan& plan, const std::string& pat
       out.write(scales);
     } else if (weight.role == Role::predictor_out && !plan.options.order.empty()) {
       copy_rows_in_order(gguf, *plan.sources[i][0], weight, plan.options.order, out);
-    } else if (is_vector(weight.role)) {
+    } else if (is_vector(weight.role) && !is_order(weight.role)) {
       copy_vector(gguf, *plan.sources[i][0], out);
     } else if (weight.role == Role::ffn_down && plan.sources[i][0]->name != weight.name) {
       write_transposed(gguf, *plan.sources[i][0], weight, out);

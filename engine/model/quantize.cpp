@@ -65,7 +65,7 @@ struct Wanted {
 
 Format format_of(const TensorInfo& tensor, const Wanted& of) {
   const QuantizeScheme& scheme = of.scheme;
-  if (!is_matrix(tensor)) return Format::f32;
+  if (!is_matrix(tensor)) return tensor.format == Format::index32 ? tensor.format : Format::f32;
   if (of.kept(tensor)) return tensor.format;
   if (const std::optional<Format> chosen = of.chosen(tensor)) {
     if (tensor.columns() % chosen->block == 0) return *chosen;

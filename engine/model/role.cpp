@@ -9,7 +9,8 @@ namespace vitro {
 namespace {
 
 enum class Of : std::uint8_t { model, layer };
-enum class Kind : std::uint8_t { matrix, vector, expert };  // expert: a matrix, or one for each expert under a name of its own
+// expert: a matrix, or one for each expert under a name of its own; order: of the columns of a matrix.
+enum class Kind : std::uint8_t { matrix, vector, expert, order };
 
 struct Row {
   Role role;
@@ -61,6 +62,14 @@ constexpr std::array<Row, kRoles> kRows{{
     {Role::attn_qkv, "attn_qkv", "attn_qkv.weight", Of::layer, Kind::matrix},
     {Role::attn_qkv_bias, "attn_qkv_bias", "attn_qkv.bias", Of::layer, Kind::vector},
     {Role::ffn_gate_up, "ffn_gate_up", "ffn_up.weight", Of::layer, Kind::matrix},
+    {Role::attn_q_order, "attn_q_order", "attn_q.order", Of::layer, Kind::order},
+    {Role::attn_k_order, "attn_k_order", "attn_k.order", Of::layer, Kind::order},
+    {Role::attn_v_order, "attn_v_order", "attn_v.order", Of::layer, Kind::order},
+    {Role::attn_output_order, "attn_output_order", "attn_output.order", Of::layer, Kind::order},
+    {Role::ffn_gate_order, "ffn_gate_order", "ffn_gate.order", Of::layer, Kind::order},
+    {Role::ffn_up_order, "ffn_up_order", "ffn_up.order", Of::layer, Kind::order},
+    {Role::ffn_down_order, "ffn_down_order", "ffn_down.order", Of::layer, Kind::order},
+    {Role::output_order, "output_order", "output.order", Of::model, Kind::order},
 }};
 
 constexpr bool in_order() {
@@ -79,7 +88,9 @@ std::string_view to_string(Role role) { return row_of(role).name; }
 
 bool is_of_model(Role role) { return row_of(role).of == Of::model; }
 
-bool is_vector(Role role) { return row_of(role).kind == Kind::vector; }
+bool is_vector(Role role) { return row_of(role).kind == Kind::vector || is_order(role); }
+
+bool is_order(Role role) { return row_of(role).kind == Kind::order; }
 
 bool is_ffn(Role role) {
   return role == Role::ffn_gate || role == Role::ffn_up || role == Role::ffn_gate_up || role == Role::ffn_down ||

@@ -54,8 +54,17 @@ enum class Role : std::uint8_t {
   attn_qkv,
   attn_qkv_bias,
   ffn_gate_up,
+  // In which order the columns of a product stand (input_order.hpp).
+  attn_q_order,
+  attn_k_order,
+  attn_v_order,
+  attn_output_order,
+  ffn_gate_order,
+  ffn_up_order,
+  ffn_down_order,
+  output_order,
 };
-inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::ffn_gate_up) + 1;
+inline constexpr std::size_t kRoles = static_cast<std::size_t>(Role::output_order) + 1;
 std::string_view to_string(Role role);
 
 // The name that GGUF files give the tensor of a role: "blk.3.ffn_up.weight", with experts "blk.3.ffn_up_exps.weight".
@@ -67,6 +76,7 @@ bool is_of_model(Role role);  // stored once, with layer -1, whichever layer use
 bool is_ffn(Role role);       // gate, up, down, the first two as one, or their bundles and scales; a shared FFN is none: every row needs it
 bool is_joined(Role role);  // rows of several matrices one behind the other, which products take by parts
 bool is_predictor(Role role);
-bool is_vector(Role role);  // norms, biases, factors and value heads: one row, always f32 in a packed file
+bool is_vector(Role role);  // norms, biases, factors, value heads and orders: one row, always f32 in a packed file but for orders
+bool is_order(Role role);   // of columns: index32
 
 }  // namespace vitro

@@ -99,6 +99,7 @@ class WeightList {
                     .rows = rows,
                     .columns = columns,
                     .experts = experts});
+    if (has_order(c_.orders, layer_, role)) add(*order_of(role), 1, columns);
   }
   void norm(Role weight, Role bias) {
     add(weight, 1, c_.width);
@@ -209,6 +210,7 @@ WeightStore lay_out(std::vector<Weight> weights, Format matrices, FileId file, s
     Weight& weight = weights[i];
     const bool plain = is_vector(weight.role) || weight.role == Role::router;
     if (weight.role != Role::ffn_bundle && weight.role != Role::ffn_scales) weight.format = plain ? Format::f32 : format_of(weight.role);
+    if (is_order(weight.role)) weight.format = Format::index32;
     const bool by_row = weight.role == Role::token_embedding || weight.role == Role::ffn_bundle;
     // As quantize() does.
     const bool strips = !by_row && !is_predictor(weight.role) && can_store(weight.format, weight.rows, weight.columns);

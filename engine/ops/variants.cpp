@@ -16,6 +16,7 @@ std::string_view name(VariantId id) {
   if (id == kInt8Rows) return "int8_rows";
   if (id == kHmx) return "hmx";
   if (id == kA16) return "a16";
+  if (id == kHalfSums) return "half_sums";
   if (id == kLutExp) return "lut_exp";
   if (id == kReference) return "reference";
   return "none";
@@ -25,6 +26,7 @@ std::string_view describe(VariantId id) {
   if (id == kFloat) return "any weight format, float32 activations, 16 lanes of fused multiply-adds";
   if (id == kHmx) return "any weight format, fp16 activations, weights and results, float32 sums: a matrix unit";
   if (id == kA16) return "any weight format, fp16 activations, 16 lanes of fused multiply-adds in float32: a GPU";
+  if (id == kHalfSums) return "weights in f16, fp16 activations and sums, 16 lanes of fused multiply-adds: float16 instructions";
   if (id == kInt8)
     return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, groups w1g32 to w8g128zr, iq4_nl, fp4, w4_outliers), "
            "activations quantised to int8";
@@ -37,7 +39,7 @@ std::string_view describe(VariantId id) {
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kLutExp, kReference}) {
+  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kHalfSums, kLutExp, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
@@ -58,6 +60,7 @@ bool supports(VariantId id, Format weights, Layout layout) {
     return (weights == Format::q4_0 || has_look_ups(weights)) && can_lay(layout, weights, kTileRows);
   }
   if (id == kA16) return layout == Layout::rows;
+  if (id == kHalfSums) return weights == Format::f16 && layout == Layout::rows;
   if (id == kFloat) return layout == Layout::rows || (layout == Layout::strips && can_lay(layout, weights, kStripRows));
   return (id == kReference || id == kHmx) && can_lay(layout, weights, group_rows(layout));
 }

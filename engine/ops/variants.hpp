@@ -52,6 +52,11 @@ inline constexpr VariantId kHmx{8};
 // have the 16 lanes between them. Layout::rows, every Format.
 inline constexpr VariantId kA16{12};
 
+// What float16 instructions compute (MNN-LLM 5.3): activations are rounded to fp16, and so is every sum. Row dot product over 16 lanes as
+// in kFloat, but each fused multiply-add is rounded to fp16, and so is each sum of two lanes. Beyond 65,504 a sum is infinite.
+// Format::f16, Layout::rows.
+inline constexpr VariantId kHalfSums{14};
+
 // What a matrix unit for int8 computes with weights of one scale (BitNet's, T-MAN 6.2): as kInt8, but a row of activations has one scale,
 // and a row's products are added in integers as far as its weights' scale stays the same: over blocks ascending, where the next scale is
 // another one, acc = fma(float(sum), d_w * d_x, acc). Group formats and q4_0, every layout; fewer than 2^17 columns.

@@ -71,7 +71,7 @@ constexpr auto kKnown = [] {
   add(named(Format::nf4, "nf4", kPrivateTypes + 2));
   add_groups('r');
   add(named(Format::int8_fp8, "int8_fp8"));
-  add(named(Format::index32, "index32"));
+  add(named(Format::index32, "index32", 26));
   add(named(Format::int4_fp8, "int4_fp8"));
   add(named(Format::int8_e5m2, "int8_e5m2"));
   add(named(Format::int4_e5m2, "int4_e5m2"));

@@ -113,7 +113,7 @@ std::uint32_t format_id(Format format);
 std::optional<Format> format_by_id(std::uint32_t id);
 inline std::strong_ordering operator<=>(Format a, Format b) { return format_id(a) <=> format_id(b); }  // Requires: both exist
 
-// The type of tensors in GGUF files. Requires: weights can have the format.
+// The type of tensors in GGUF files. Requires: weights can have the format, or it is index32.
 std::uint32_t gguf_type_id(Format format);
 std::optional<Format> format_of_gguf_type(std::uint32_t type);
 

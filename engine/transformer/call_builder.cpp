@@ -308,7 +308,11 @@ void CallBuilder::append_call(OperatorId id, Slice slice, const Site& site, Work
                    glu.report_active = options_.report_active && numbered;
                    call.in = {in(0), in(1)};
                  },
-                 [&](const ops::Gather&) {
+                 [&](const ops::Gather& gather) {
+                   if (gather.columns) {
+                     call.in = {in(0)};
+                     return add_weight(op, *op.weight, slice, site, call, item);
+                   }
                    const auto count = static_cast<std::uint32_t>(step.sampled->size());
                    call.in = {in(0), reshaped(buffers_.view("sampled_rows", 0, count), count, 0)};
                  },

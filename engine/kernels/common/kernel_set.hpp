@@ -70,7 +70,10 @@ struct KernelSet {
   void (*dots_f16)(Rows<Half> w, Rows<float> x, float* y, std::size_t y_stride);
   void (*dots_halves)(Rows<Half> w, Rows<Half> x, float* y, std::size_t y_stride);
 
-  // The same for rows in places: the products of row r are y[b * y_stride + columns[r]].
+  // As dots_halves, but each of these operations is rounded to float16: what float16 instructions give. y has float16 numbers.
+  void (*half_sums)(Rows<Half> w, Rows<Half> x, float* y, std::size_t y_stride);
+
+  // The same as dots_f32 and dots_f16 for rows in places: the products of row r are y[b * y_stride + columns[r]].
   void (*placed_dots_f32)(PlacedRows<float> w, const std::uint32_t* columns, Rows<float> x, float* y, std::size_t y_stride);
   void (*placed_dots_f16)(PlacedRows<Half> w, const std::uint32_t* columns, Rows<float> x, float* y, std::size_t y_stride);
 

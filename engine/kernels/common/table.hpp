@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/kernels/common/block_rows.hpp"
 #include "engine/kernels/common/coefficients.hpp"
+#include "engine/kernels/common/half_sums.hpp"
 #include "engine/kernels/common/k_tiles.hpp"
 #include "engine/kernels/common/limits.hpp"
 #include "engine/kernels/common/outliers.hpp"
@@ -20,6 +21,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.dots_f32 = lanes::dots<V, float, float>;
   set.dots_f16 = lanes::dots<V, Half, float>;
   set.dots_halves = lanes::dots<V, Half, Half>;
+  set.half_sums = lanes::half_sums<V>;
   set.weighted_f32 = lanes::weighted<V, float>;
   set.weighted_f16 = lanes::weighted<V, Half>;
   set.placed_dots_f32 = lanes::placed_dots<V, float>;

@@ -167,8 +167,27 @@ void compute(const ops::AddGated&, const KernelSet& set, const KernelCall& call)
   }
 }
 
-void compute(const ops::Gather&, const KernelSet&, const KernelCall& call) {
+namespace {
+
+// All indices are looked at before an element is written.
+template <class T>
+void gather_columns(const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
+  const std::size_t from = x.shape[1], to = out.shape[1];
+  for (std::size_t s = 0; s < to; ++s) index_below(call, call.in[1], s, from);
+  const auto* const ids = call.in[1].as<std::uint32_t>();
+  for (std::size_t r = 0; r < out.shape[0]; ++r) {
+    const T* row = x.as<T>() + r * from;
+    T* y = out.as<T>() + r * to;
+    for (std::size_t s = 0; s < to; ++s) y[s] = row[ids[s]];
+  }
+}
+
+}  // namespace
+
+void compute(const ops::Gather& op, const KernelSet&, const KernelCall& call) {
+  const View &x = call.in[0], &out = call.out[0];
+  if (op.columns) return x.format == Format::f16 ? gather_columns<Half>(call) : gather_columns<float>(call);
   const Bytes row = row_bytes(x.format, columns(x));
   for (std::size_t s = 0; s < out.shape[0]; ++s) {
     std::memcpy(out.data() + s * row, x.data() + index_below(call, call.in[1], s, x.shape[0]) * row, row);

@@ -33,6 +33,7 @@ bool taken_as_they_are(const KernelCall& call) {
 
 // An input that the kernel reads in float16 though its output is float32.
 bool read_as_it_is(const KernelCall& call, std::size_t i) {
+  if (call.is<ops::Matmul>() && call.variant == variant::kHalfSums) return i == 1;
   return call.is<ops::Matmul>() && i == 1 && call.in[0].format == Format::f16 && call.rows == nullptr &&
          (call.variant == variant::kFloat || call.variant == variant::kA16);
 }

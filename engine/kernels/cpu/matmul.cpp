@@ -18,6 +18,30 @@ const float* rounded_to_halves(const View& x) {
   return rounded;
 }
 
+// Of W in f16, rows in order or one by one.
+void matmul_half_sums(const KernelSet& set, const KernelCall& call, MatmulShape shape) {
+  const View& x = call.in[1];
+  const Half* halves = x.format == Format::f16 ? x.as<Half>() : nullptr;
+  if (halves == nullptr) {
+    auto* rounded = scratch<Half>(Scratch::b, elements(x));
+    set.to_f16(x.as<float>(), elements(x), rounded);
+    halves = rounded;
+  }
+  const Rows<Half> batch{halves, shape.batch, shape.k, shape.k};
+  float* y = call.out[0].as<float>();
+  if (call.rows == nullptr) {
+    const Range run = sliced(call, shape.n);
+    return set.half_sums({call.in[0].as<Half>() + std::size_t{run.first} * shape.k, run.count, shape.k, shape.k}, batch, y + run.first,
+                         shape.n);
+  }
+  for_each_row_group(
+      set, call, true, [](std::uint32_t) { return true; },
+      [&](const RowGroup& group) {
+        const PlacedRows<Half> rows = group.rows<Half>(shape.k);
+        for (std::size_t i = 0; i < rows.count; ++i) set.half_sums({rows.data[i], 1, shape.k, shape.k}, batch, y + group.ids[i], shape.n);
+      });
+}
+
 // Each group of weight rows meets the whole batch before the next ones come.
 void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shape) {
   const View& w = call.in[0];
@@ -48,7 +72,9 @@ void matmul_float(const KernelSet& set, const KernelCall& call, MatmulShape shap
 
 void compute(const ops::Matmul&, const KernelSet& set, const KernelCall& call) {
   const MatmulShape shape{call.in[0].shape[0], call.in[0].shape[1], call.in[1].shape[0]};
-  if (call.variant == variant::kHmx) {
+  if (call.variant == variant::kHalfSums) {
+    matmul_half_sums(set, call, shape);
+  } else if (call.variant == variant::kHmx) {
     hexagon::hmx_matmul(set, call);
   } else if (call.variant == variant::kInt16Tables) {
     hexagon::int16_tables_matmul(call);

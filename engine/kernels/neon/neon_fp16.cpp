@@ -32,6 +32,70 @@ void relu(const Half* gate, const Half* up, std::size_t n, Half* h) {
   });
 }
 
+// Lanes 4 apart, 2, 1.
+float sum(float16x8_t lanes) {
+  const float16x4_t four = vadd_f16(vget_low_f16(lanes), vget_high_f16(lanes)), two = vadd_f16(four, vext_f16(four, four, 2));
+  return vgetq_lane_f32(vcvt_f32_f16(vadd_f16(two, vext_f16(two, two, 1))), 0);
+}
+
+// Sums in float16: R rows of weights times M of activations, two registers of eight lanes each. No lambda: see lanes::dot_step.
+template <int R, int M>
+[[gnu::always_inline]] inline void half_step(float16x8_t (&acc)[R][M][2], const Half* w, std::size_t w_stride, const Half* x,
+                                             std::size_t x_stride) {
+#pragma GCC unroll 2
+  for (int part = 0; part < 2; ++part) {
+    float16x8_t rows[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) rows[r] = load(w + r * w_stride + 8 * part);
+#pragma GCC unroll 2
+    for (int m = 0; m < M; ++m) {
+      const float16x8_t of_x = load(x + m * x_stride + 8 * part);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) acc[r][m][part] = vfmaq_f16(acc[r][m][part], rows[r], of_x);
+    }
+  }
+}
+
+template <int R, int M>
+void half_block(const Half* w, std::size_t w_stride, const Half* x, std::size_t x_stride, std::size_t n, float* y, std::size_t y_stride) {
+  constexpr std::size_t kLanes = lanes::kLanes;
+  float16x8_t acc[R][M][2];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int m = 0; m < M; ++m) acc[r][m][0] = acc[r][m][1] = vdupq_n_f16(0);
+  std::size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int r = 0; r < R; ++r) lanes::prefetch(w + (R + r) * w_stride, i * sizeof(Half));
+    half_step(acc, w + i, w_stride, x + i, x_stride);
+  }
+  if (i < n) {
+    Half w_rest[R][kLanes] = {}, x_rest[M][kLanes] = {};
+    for (std::size_t k = 0; i + k < n; ++k) {
+      for (int r = 0; r < R; ++r) w_rest[r][k] = w[r * w_stride + i + k];
+      for (int m = 0; m < M; ++m) x_rest[m][k] = x[m * x_stride + i + k];
+    }
+    half_step(acc, w_rest[0], kLanes, x_rest[0], kLanes);
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+    for (int m = 0; m < M; ++m) y[m * y_stride + r] = sum(vaddq_f16(acc[r][m][0], acc[r][m][1]));
+}
+
+template <int R>
+void half_rows(const Half* w, std::size_t w_stride, const Rows<Half>& x, float* y, std::size_t y_stride) {
+  std::size_t m = 0;
+  for (; m + 2 <= x.count; m += 2) half_block<R, 2>(w, w_stride, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+  for (; m < x.count; ++m) half_block<R, 1>(w, w_stride, x.data + m * x.stride, x.stride, x.columns, y + m * y_stride, y_stride);
+}
+
+void half_sums(Rows<Half> w, Rows<Half> x, float* y, std::size_t y_stride) {
+  std::size_t r = 0;
+  for (; r + 4 <= w.count; r += 4) half_rows<4>(w.data + r * w.stride, w.stride, x, y + r, y_stride);
+  for (; r < w.count; ++r) half_rows<1>(w.data + r * w.stride, w.stride, x, y + r, y_stride);
+}
+
 // Sixteen numbers of a row.
 struct Sixteen {
   float16x8_t first, second;
@@ -102,6 +166,7 @@ void dots(Rows<Half> w, Rows<Half> x, float* y, std::size_t y_stride) {
 KernelSet with_float16(KernelSet set, bool multiplies_into_float32) {
   set.add_halves = add;
   set.relu_halves = relu;
+  set.half_sums = half_sums;
   if (multiplies_into_float32) set.dots_halves = dots;
   return set;
 }

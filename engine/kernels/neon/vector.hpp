@@ -84,6 +84,17 @@ struct Vector {
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return each([&](int i) { return vbslq_f32(vcltq_f32(a.q[i], b.q[i]), yes.q[i], no.q[i]); });
   }
+  Vector made_odd(Vector error) const {
+    return each([&](int i) {
+      const uint32x4_t bits = vreinterpretq_u32_f32(q[i]), one = vdupq_n_u32(1);
+      const float32x4_t zero = vdupq_n_f32(0), e = error.q[i];
+      const uint32x4_t inexact = vorrq_u32(vcgtq_f32(e, zero), vcltq_f32(e, zero)), even = vceqzq_u32(vandq_u32(bits, one));
+      // 1 where the error has the sign of the sum, else -1.
+      const int32x4_t signs = vshrq_n_s32(vreinterpretq_s32_u32(veorq_u32(bits, vreinterpretq_u32_f32(e))), 31);
+      const uint32x4_t step = vorrq_u32(vreinterpretq_u32_s32(signs), one);
+      return vreinterpretq_f32_u32(vaddq_u32(bits, vandq_u32(vandq_u32(inexact, even), step)));
+    });
+  }
   Vector power_of_two() const {
     return each(
         [&](int i) { return vreinterpretq_f32_u32(vaddq_u32(vshlq_n_u32(vreinterpretq_u32_f32(q[i]), 23), vdupq_n_u32(0x3f800000u))); });

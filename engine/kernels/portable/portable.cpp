@@ -73,6 +73,15 @@ struct Vector {
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return each([&](int i) { return a.lane[i] < b.lane[i] ? yes.lane[i] : no.lane[i]; });
   }
+  // Where the sum in a lane was not exact, by `error`: of its two neighbours the one with an odd last bit.
+  Vector made_odd(const Vector& error) const {
+    return each([&](int i) {
+      const float e = error.lane[i];
+      const auto bits = std::bit_cast<std::uint32_t>(lane[i]);
+      if (!(e < 0 || e > 0) || (bits & 1) != 0) return lane[i];
+      return std::bit_cast<float>(e > 0 == lane[i] > 0 ? bits + 1 : bits - 1);
+    });
+  }
   // 2^n for lanes that hold kRoundMagic + n, -127 < n < 128: n moves from the low mantissa bits into the exponent.
   Vector power_of_two() const {
     return each([&](int i) { return std::bit_cast<float>((std::bit_cast<std::uint32_t>(lane[i]) << 23) + 0x3f800000u); });

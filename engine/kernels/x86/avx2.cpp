@@ -52,6 +52,16 @@ struct Vector {
     return {_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(x.a, y.a, _CMP_LT_OQ)),
             _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(x.b, y.b, _CMP_LT_OQ))};
   }
+  static __m256 odd(__m256 x, __m256 error) {
+    const __m256 zero = _mm256_setzero_ps();
+    const __m256i bits = _mm256_castps_si256(x), one = _mm256_set1_epi32(1);
+    const __m256i even = _mm256_cmpeq_epi32(_mm256_and_si256(bits, one), _mm256_setzero_si256());
+    const __m256i inexact = _mm256_castps_si256(_mm256_cmp_ps(error, zero, _CMP_NEQ_OQ));
+    // 1 where the error has the sign of the sum, else -1.
+    const __m256i signs = _mm256_srai_epi32(_mm256_xor_si256(bits, _mm256_castps_si256(error)), 31);
+    return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_and_si256(_mm256_and_si256(even, inexact), _mm256_or_si256(signs, one))));
+  }
+  Vector made_odd(Vector error) const { return {odd(a, error.a), odd(b, error.b)}; }
   static __m256 power(__m256 x) {
     return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(x), 23), _mm256_set1_epi32(0x3f800000)));
   }

@@ -43,6 +43,14 @@ struct Vector {
   friend Vector select_less(Vector a, Vector b, Vector yes, Vector no) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_LT_OQ), no.v, yes.v)};
   }
+  Vector made_odd(Vector error) const {
+    const __m512 zero = _mm512_setzero_ps();
+    const __m512i bits = _mm512_castps_si512(v), one = _mm512_set1_epi32(1);
+    const __mmask16 inexact = _mm512_cmp_ps_mask(error.v, zero, _CMP_NEQ_OQ), even = _mm512_testn_epi32_mask(bits, one);
+    // 1 where the error has the sign of the sum, else -1.
+    const __m512i signs = _mm512_srai_epi32(_mm512_xor_si512(bits, _mm512_castps_si512(error.v)), 31);
+    return {_mm512_castsi512_ps(_mm512_mask_add_epi32(bits, inexact & even, bits, _mm512_or_si512(signs, one)))};
+  }
   Vector power_of_two() const {
     return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(v), 23), _mm512_set1_epi32(0x3f800000)))};
   }

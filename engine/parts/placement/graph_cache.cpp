@@ -63,8 +63,9 @@ std::string name_of(const Chain& chain) {
                      chain.front().batch ? chain.front().batch->size() : 0);
 }
 
-// What fused operators are made of. Static graphs and GPUs have the whole alone.
+// What fused operators are made of, of which static graphs and GPUs have the whole alone, and inputs put into another order.
 bool only_cores_have(const KernelCall& call) {
+  if (call.is<ops::Gather>() && call.get<ops::Gather>().columns) return true;
   return call.is<ops::Move, ops::InverseRms, ops::ScaleRows, ops::AttentionScores, ops::AttentionWeights, ops::AttentionValues>();
 }
 

@@ -19,6 +19,8 @@ from .safetensors import Tensor, json_object, read_folder
 FAMILIES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}  # model_type: architecture in GGUF
 FLOATS = {"F32": 0, "F16": 1, "BF16": 30}  # types in GGUF
 VALUES = {"f16": ("F16", np.float16), "f32": ("F32", np.float32)}  # for --act-order: its type and NumPy's
+CODES = "codes"
+INT32 = 26  # in GGUF: of orders of columns
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
 
 
@@ -94,15 +96,17 @@ class Part:
     make: Callable[[], np.ndarray[Any, Any]]
 
 
-def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, act_order: str = "", round_scales: bool = False,
+def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, act_order: str = CODES, round_scales: bool = False,
             progress: Progress | None = None) -> dict[str, Any]:
-    """Writes the file whole or not at all. `act_order`: f16 or f32, for the values of matrices whose groups do not lie side by side
-    (desc_act); "": they are refused. `round_scales`: scales that float16 does not hold become the nearest that it does.
+    """Writes the file whole or not at all. `act_order`, of matrices whose groups do not lie side by side (desc_act): codes, with their
+    columns group by group and a tensor that says which input each multiplies; f16 or f32, their values. `round_scales`: scales that
+    float16 does not hold become the nearest that it does.
 
-    -> {"bits", "group_size" (0: a row), "matrices" (with codes), "as_values" (those written as floats), "tensors"}
+    -> {"bits", "group_size" (0: a row), "matrices" (with codes), "ordered" (of these, with columns in an order of their own), "as_values"
+    (those written as floats), "tensors"}
     """
-    if act_order not in ("", *VALUES):
-        raise ConfigError(f"--act-order: {act_order!r} (expected {' or '.join(VALUES)})")
+    if act_order not in (CODES, *VALUES):
+        raise ConfigError(f"--act-order: {act_order!r} (expected {', '.join((CODES, *VALUES))})")
     folder, target = Path(folder), Path(target)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: is no folder (expected one with config.json and *.safetensors)")
@@ -115,26 +119,26 @@ def convert(folder: str | os.PathLike[str], target: str | os.PathLike[str], *, a
     source = _Source(config, settings, read_folder(folder), act_order)
     parts = source.parts()
     _write(config, tokenizer, parts, target, progress)
-    return {"bits": settings.bits, "group_size": settings.group, "matrices": source.matrices, "as_values": source.as_values,
-            "tensors": len(parts)}
+    return {"bits": settings.bits, "group_size": settings.group, "matrices": source.matrices, "ordered": source.ordered,
+            "as_values": source.as_values, "tensors": len(parts)}
 
 
 class _Source:
     def __init__(self, config: Config, settings: gptq.Settings, tensors: dict[str, Tensor], act_order: str):
         self.config, self.settings, self.tensors, self.act_order = config, settings, tensors, act_order
         self.used: set[str] = set()
-        self.matrices = self.as_values = 0
+        self.matrices = self.ordered = self.as_values = 0
 
     def parts(self) -> list[Part]:
         c = self.config
-        found = [self._matrix("model.embed_tokens", "token_embd", c.vocab, c.width)]
+        found = self._matrix("model.embed_tokens", "token_embd", c.vocab, c.width)
         for factors in _rope_factors(c):
             found.append(_vector("rope_freqs.weight", factors))
         for layer in range(c.layers):
             found += self._layer(f"model.layers.{layer}.", f"blk.{layer}.")
         found.append(self._norm("model.norm", "output_norm", c.width))
         if not c.tied:
-            found.append(self._matrix("lm_head", "output", c.vocab, c.width))
+            found += self._matrix("lm_head", "output", c.vocab, c.width)
         elif "lm_head.weight" in self.tensors:
             self.used.add("lm_head.weight")  # the embedding once more
         for name, tensor in self.tensors.items():
@@ -151,12 +155,12 @@ class _Source:
             found += [self._norm(f"{name}self_attn.{part}_norm", f"{short}attn_{part}_norm", c.head_dim) for part in "qk"]
         for part, rows, heads in (("q", q, c.heads), ("k", kv, c.kv_heads), ("v", kv, 0)):
             order = interleaved(rows, heads) if heads and FAMILIES[c.family] == "llama" else None
-            found.append(self._matrix(f"{name}self_attn.{part}_proj", f"{short}attn_{part}", rows, c.width, order))
+            found += self._matrix(f"{name}self_attn.{part}_proj", f"{short}attn_{part}", rows, c.width, order)
             if self._has_biases(name):
                 found.append(_vector(f"{short}attn_{part}.bias", self._bias(f"{name}self_attn.{part}_proj", rows, order)))
-        found.append(self._matrix(f"{name}self_attn.o_proj", f"{short}attn_output", c.width, q))
+        found += self._matrix(f"{name}self_attn.o_proj", f"{short}attn_output", c.width, q)
         for part, rows, columns in (("gate", c.ffn, c.width), ("up", c.ffn, c.width), ("down", c.width, c.ffn)):
-            found.append(self._matrix(f"{name}mlp.{part}_proj", f"{short}ffn_{part}", rows, columns))
+            found += self._matrix(f"{name}mlp.{part}_proj", f"{short}ffn_{part}", rows, columns)
         for part in ("self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"):
             self._refuse_bias(f"{name}{part}.bias")
         return found
@@ -181,12 +185,12 @@ class _Source:
         self.used.add(f"{name}.weight")
         return _vector(f"{short}.weight", gptq.tensor_of(self.tensors, f"{name}.weight", tuple(FLOATS), (size,)).floats())
 
-    def _matrix(self, name: str, short: str, rows: int, columns: int, order: np.ndarray[Any, Any] | None = None) -> Part:
+    def _matrix(self, name: str, short: str, rows: int, columns: int, order: np.ndarray[Any, Any] | None = None) -> list[Part]:
         if f"{name}.qweight" not in self.tensors:
             self.used.add(f"{name}.weight")
             tensor = gptq.tensor_of(self.tensors, f"{name}.weight", tuple(FLOATS), (rows, columns))
-            return Part(f"{short}.weight", FLOATS[tensor.type], tensor.shape, tensor.bytes,
-                        lambda: tensor.load() if order is None else tensor.load()[order])
+            return [Part(f"{short}.weight", FLOATS[tensor.type], tensor.shape, tensor.bytes,
+                         lambda: tensor.load() if order is None else tensor.load()[order])]
         self.used.update(f"{name}.{part}" for part in PARTS)
         matrix = gptq.read_matrix(self.tensors, name, (rows, columns), self.settings)  # checks it; read again when it is written
 
@@ -194,22 +198,29 @@ class _Source:
             found = gptq.read_matrix(self.tensors, name, (rows, columns), self.settings)
             return found if order is None else found.rows(order)
 
-        if matrix.groups is None:
+        columns_of = matrix.order()
+        if columns_of is None or self.act_order == CODES:
             self.matrices += 1
-            return Part(f"{short}.weight", matrix.gguf_type, (rows, columns), matrix.encode().nbytes, lambda: again().encode())
-        values = VALUES.get(self.act_order)
-        if values is None:
-            at = int(np.argmax(matrix.groups != np.arange(columns) // (columns // matrix.scales.shape[1])))
-            raise self.tensors[f"{name}.g_idx"].fail(
-                f"input {at} is of group {matrix.groups[at]}: groups whose inputs do not lie side by side (act order, desc_act) have no "
-                "format with codes (expected --act-order f16 or f32, which writes the values, or a model with desc_act: false or "
-                "static_groups: true)")
+            weight = Part(f"{short}.weight", matrix.gguf_type, (rows, columns), matrix.sorted().encode().nbytes,
+                          lambda: again().sorted().encode())
+            if columns_of is None:
+                return [weight]
+            self._refuse_order(name, short)
+            self.ordered += 1
+            return [weight, Part(f"{short}.order", INT32, (columns,), columns_of.nbytes, lambda: columns_of)]
+        values = VALUES[self.act_order]
         with np.errstate(over="ignore"):
             if not np.isfinite(matrix.values().astype(values[1])).all():
                 raise self.tensors[f"{name}.scales"].fail(f"makes values that {self.act_order} can not hold (expected --act-order f32)")
         self.as_values += 1
-        return Part(f"{short}.weight", FLOATS[values[0]], (rows, columns), rows * columns * np.dtype(values[1]).itemsize,
-                    lambda: again().values().astype(values[1]))
+        return [Part(f"{short}.weight", FLOATS[values[0]], (rows, columns), rows * columns * np.dtype(values[1]).itemsize,
+                     lambda: again().values().astype(values[1]))]
+
+    def _refuse_order(self, name: str, short: str) -> None:
+        """Of the embedding, whose rows are looked up and multiply nothing."""
+        if short == "token_embd":
+            raise self.tensors[f"{name}.g_idx"].fail("act order of an embedding, whose rows have to stand as the inputs do (expected "
+                                                     "--act-order f16 or f32, which writes the values)")
 
 
 def interleaved(rows: int, heads: int) -> np.ndarray[Any, Any]:

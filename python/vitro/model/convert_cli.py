@@ -12,8 +12,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on std
 
 def convert(source: Annotated[Path, typer.Argument(metavar="FOLDER", help="config.json, *.safetensors in GPTQ, and a tokenizer.")],
             target: Annotated[Path, typer.Argument(metavar="OUT.gguf")],
-            act_order: Annotated[str, typer.Option("--act-order", metavar="f16|f32", help="Write the values of matrices whose groups do "
-                                                   "not lie side by side (desc_act). Default: refuse them.")] = "",
+            act_order: Annotated[str, typer.Option("--act-order", metavar="codes|f16|f32", help="What to write of matrices whose groups do "
+                                                   "not lie side by side (desc_act): codes with an order of columns, or values."
+                                                   )] = converter.CODES,
             round_scales: Annotated[bool, typer.Option("--round-scales", help="Round scales that are no float16, as of models quantised in "
                                                        "float32. Default: refuse them.")] = False,
             as_json: Json = False):
@@ -33,4 +34,5 @@ def convert(source: Annotated[Path, typer.Argument(metavar="FOLDER", help="confi
         terminal.print_json(answer)
     else:
         print(f"{target}: {terminal.size(answer['target_bytes'])}, {answer['matrices']} matrices of {answer['bits']} bits"
+              + (f", {answer['ordered']} of them with columns in an order of their own" if answer["ordered"] else "")
               + (f", {answer['as_values']} as values in {act_order}" if answer["as_values"] else ""))

@@ -121,6 +121,15 @@ class Matrix:
     def rows(self, order: Array) -> "Matrix":
         return replace(self, codes=self.codes[order], scales=self.scales[order], zeros=self.zeros[order])
 
+    def order(self) -> Array | None:
+        """int32 [K]: the inputs, group by group, and within a group as they stand; None where they do so already."""
+        return None if self.groups is None else np.argsort(self.groups, kind="stable").astype(np.int32)
+
+    def sorted(self) -> "Matrix":
+        """The same with its columns in that order, so that groups are runs of columns."""
+        order = self.order()
+        return self if order is None else replace(self, codes=self.codes[:, order], groups=None)
+
     def values(self) -> Array:
         """float32 [N, K]"""
         k = self.codes.shape[1]
@@ -223,6 +232,10 @@ def _groups(tensors: dict[str, Tensor], name: str, k: int, group: int, settings:
     if bad.any():
         at = int(np.argmax(bad))
         raise tensors[key].fail(f"input {at} is of group {found[at]} (expected 0 to {k // group - 1})")
+    members = np.bincount(found, minlength=k // group)
+    if (members != group).any():
+        at = int(np.argmax(members != group))
+        raise tensors[key].fail(f"group {at} has {members[at]} inputs (expected {group} in each)")
     return None if (found == np.arange(k) // group).all() else found
 
 

@@ -124,8 +124,14 @@ struct RandomOperands : RandomAttention {
     call.out = {rng.below(2) == 0 ? call.in[0] : result()};
     random_slice(rng, call, width);
   }
-  void operator()(ops::Gather&) const {
-    call.in = {plain(9, width), indices(random_ids(rng, rows, 9), {rows, 0, 0})};
+  void operator()(ops::Gather& gather) const {
+    gather.columns = rng.below(2) == 0;
+    const std::uint32_t inputs = width + static_cast<std::uint32_t>(rng.below(9));
+    if (gather.columns) {
+      call.in = {plain(rows, inputs), indices(random_ids(rng, width, inputs), {width, 0, 0})};
+    } else {
+      call.in = {plain(9, width), indices(random_ids(rng, rows, 9), {rows, 0, 0})};
+    }
     call.out = {result()};
   }
   void operator()(ops::Route& route) const {

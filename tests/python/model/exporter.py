@@ -8,6 +8,7 @@ from oracle import Model, Shape, random_model
 NAMES = {"attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj",
          "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj", "attn_norm": "input_layernorm",
          "ffn_norm": "post_attention_layernorm"}
+SAME_INPUT = {"attn_k": "attn_q", "attn_v": "attn_q", "ffn_up": "ffn_gate"}
 MODEL = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 TYPES = {"float16": "F16", "float32": "F32", "int32": "I32"}
 LLAMA = Shape(width=128, ffn=192, heads=4, kv_heads=2)
@@ -63,11 +64,11 @@ def write_tokenizer(path, vocab=259):
 def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", seed=1, act_order=False, only=None, **settings):
     """-> the oracle's Model of the values that the file stands for; {name without .qweight: (codes, scales, zeros)} in the file's order.
 
-    `form`: gptq, gptq_v2, or gptqmodel, as that tool writes "gptq". `act_order`: inputs are of any group. `only`: names of the parts that
-    have codes. `settings`: of quantize_config.json, over those that the others say.
+    `form`: gptq, gptq_v2, or gptqmodel, as that tool writes "gptq". `act_order`: inputs are of any group; "shared": of the same one in
+    all matrices that read them, as tools find it. `only`: names of the parts that have codes. `settings`: of quantize_config.json, over
+    those that the others say.
     """
     model, packed, tensors = random_model(shape, seed), {}, {}
-    rng = np.random.default_rng(seed)
     values = dict(model.weights)
     for name, weight in model.weights.items():
         *layer, part, kind = name.split(".")
@@ -79,7 +80,10 @@ def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", 
         if not layer or weight.ndim == 1 or (only and part not in only):
             tensors[f"{exported}.{kind}"] = weight
             continue
-        inputs = rng.permutation(weight.shape[1]) if act_order else np.arange(weight.shape[1])
+        inputs = np.arange(weight.shape[1])
+        if act_order:
+            shared = layer + [SAME_INPUT.get(part, part)] if act_order == "shared" else name
+            inputs = np.random.default_rng([seed, *str(shared).encode()]).permutation(weight.shape[1])
         sorted_codes, scales, zeros = quantise(weight[:, inputs], bits, weight.shape[1] if group == -1 else group, symmetric,
                                                least=0 if form == "gptqmodel" else 1)
         per = weight.shape[1] // scales.shape[1]
@@ -102,7 +106,7 @@ def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", 
     write_safetensors(folder / "model.safetensors", tensors)
     write_tokenizer(folder / "tokenizer.model", shape.vocab)
     meta = {"meta": {"quantizer": ["gptqmodel:2.2.0"]}} if form == "gptqmodel" else {}
-    write_configs(folder, shape, {"bits": bits, "group_size": group, "desc_act": act_order, "sym": symmetric, "quant_method": "gptq",
+    write_configs(folder, shape, {"bits": bits, "group_size": group, "desc_act": bool(act_order), "sym": symmetric, "quant_method": "gptq",
                                   "checkpoint_format": "gptq" if form == "gptqmodel" else form} | meta | settings)
     return Model(shape, values), packed, tensors
 

@@ -23,6 +23,7 @@ RUN = {
     "vitro tiles --device configs/devices/xiaomi14.yaml --shape 256,3584,3584": (),
     "vitro tiles --isa avx2 --json": (),
     f"{QUICK} --set engine.graph.activations=f16": TOKENS,
+    f"{QUICK} --set engine.graph.activations=f16 --set engine.products.numerics=half_sums": TOKENS,
     "vitro graph model.gguf --dot --fuse none": (),
     f"{QUICK} --set engine.graph.fuse=none": TOKENS,
     "vitro make-model judge.gguf --preset tiny --value-head": (),
