@@ -170,6 +170,7 @@ Task<void> serve_anew(Bench* bench, Engine* engine, Observation* seen) {
     take_error(end, seen->again_error);
   }
   co_await engine->decoder.transformer->settle();
+  engine->check_judge(seen->losses);
   if (loaded) bench->watch.request_ends(engine->decoder, seen->again_error.empty());
 }
 

@@ -38,9 +38,9 @@ class Child:
     def wait(self):
         """-> the exit code; of a child whose nursery was ended, which ended the child, that of SIGKILL."""
         if self._code is None:
-            with self._status as status:
-                said = status.read()
+            said = self._status.read()  # may be interrupted, and be asked again
             self._code = int(said) if said else -signal.SIGKILL
+            self._status.close()
         return self._code
 
 
@@ -55,11 +55,12 @@ class Nursery:
                                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[there.fileno()])
         self._socket = here
         self.close = weakref.finalize(self, _end, here, self._process)
+        _nurseries.add(self)
 
     def child(self):
         """None where the nursery was ended."""
         with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-            theirs.callback(os.close, here := os.open(".", os.O_RDONLY | os.O_DIRECTORY))
+            theirs.callback(os.close, here := os.open(".", os.O_PATH | os.O_DIRECTORY))
             kept, given = [], []
             for mode in ("wb", "rb", "rb", "rb"):  # stdin, stdout, stderr, and where the nursery says how the child ended
                 reads, writes = os.pipe()
@@ -84,6 +85,18 @@ class Nursery:
             pass
 
 
+    def leave(self):
+        """In a fork of the process that made it: it stays that one's, and its next child here is None."""
+        self.close.detach()
+        self._socket.close()
+
+
+_nurseries = weakref.WeakSet()
+os.register_at_fork(after_in_child=lambda: [one.leave() for one in list(_nurseries)])
+
+
 def _end(connection, process):
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)  # also where a process that was forked just now holds it, too
     connection.close()
     process.wait()

@@ -8,6 +8,7 @@ daemonic workers such as Dask's.
 import collections
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -88,21 +89,37 @@ class Group:
 
 class _Repeats:
     """The group of what this process calls by itself, one after another, as scripts and notebooks do. None at the first call, which would
-    pay for a nursery that nobody uses again; and none of the process that this one was forked from."""
+    pay for a nursery that nobody uses again, and at the first after a change of what children inherit."""
 
     def __init__(self):
-        self._lock, self._process, self._group = threading.Lock(), None, None
+        self._lock, self._inherited, self._group = threading.Lock(), None, None
 
-    def group(self):
+    def group(self, env):
         with self._lock:
-            if self._process != os.getpid():
-                self._process, self._group = os.getpid(), None
+            inherited = env, _inherited()
+            if self._inherited != inherited:
+                self._inherited, self._group = inherited, None  # a nursery ends with its last child
                 return None
             self._group = self._group or Group()
             return self._group
 
 
 _repeats = _Repeats()
+
+
+def _forget():
+    global _repeats
+    _repeats = _Repeats()
+
+
+os.register_at_fork(after_in_child=_forget)  # that was its parent's
+
+
+def _inherited():
+    """What a child has of its parent besides variables, files and folder."""
+    limits = tuple(resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_"))
+    mask = next((line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("Umask:")), None)
+    return os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), limits, mask
 
 
 def realtime():
@@ -119,16 +136,15 @@ def call(function, *args, progress=None, attached=(), env=None, limit_s=None, gr
     ended (Overtime). group: a Group that it joins. forks: the child is one of the nursery of its group, or, from the second call on, of
     this process; else it has an interpreter of its own.
     Raises Lost where somebody else ended the child."""
-    request = {"call": [function, *args], "attached": list(attached)}
+    request = {"call": [function, *args], "attached": list(attached), "progress": progress is not None}
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     env = {"GLIBC_TUNABLES": MALLOC_TUNABLES} | os.environ | (env or {}) | {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)), "SYSTEMC_DISABLE_COPYRIGHT_MESSAGE": "1",
         "PYTHONSAFEPATH": "1",  # a study's folder may hold a json.py
         "PYTHONHASHSEED": "0"}  # the order of a model's own sets must not differ between runs
-    if progress:
-        env["VITRO_PROGRESS"] = "1"
-    if forks and group is None:
-        group = _repeats.group()
+    env.pop("PYTEST_CURRENT_TEST", None)  # another one in each test
+    if forks and group is None and nursery.possible():
+        group = _repeats.group(env)
     overtime, said, watch, child = threading.Event(), collections.deque(maxlen=40), None, None
     # Ctrl-C waits until somebody will end the child: within a callback of the interpreter it would be lost.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -23,6 +23,8 @@ def main(parent=None):
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     getattr(native.module(), "exit_when_memory_ends", lambda: None)()  # a stand-in has no memory of its own to end
     request = json.load(sys.stdin)
+    if request["progress"]:
+        os.environ["VITRO_PROGRESS"] = "1"
     try:
         value = native.call_as_json(*request["call"], **unpacked(request["attached"]))
         reply = f'{{"value": {value}}}'  # not made anew: a result has some hundred thousand characters

@@ -1,12 +1,14 @@
 """Calls in forked children: the answers of calls in interpreters of their own, whatever ran before them in the same nursery."""
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 from conftest import ROOT
-from vitro.base import process
+from vitro.base import nursery, process
 from vitro.errors import Lost, Overtime, RunError
 from vitro.running import experiments
 
@@ -122,43 +124,103 @@ def test_a_closed_nursery_has_ended(group):
     assert not os.path.exists(f"/proc/{loader}")
 
 
-def test_what_a_process_repeats_is_forked_from_the_second_call_on(group, monkeypatch):
+@pytest.fixture
+def fresh(group, monkeypatch):
+    """As a process that has not called anything yet."""
     monkeypatch.setattr(process, "_repeats", process._Repeats())
-    own = process.call("loader", forks=True)
-    nursery = process.call("loader", forks=True)
-    assert own == os.getpid() != nursery == process.call("loader", forks=True)
+
+
+def repeated():
+    return process.call("loader", forks=True)
+
+
+def test_what_a_process_repeats_is_forked_from_the_second_call_on(fresh):
+    own, nursery = repeated(), repeated()
+    assert own == os.getpid() != nursery == repeated()
     assert process.call("loader") == os.getpid()
 
 
-def test_a_fork_of_a_process_has_a_nursery_of_its_own(group, monkeypatch):
-    monkeypatch.setattr(process, "_repeats", process._Repeats())
-    nursery = [process.call("loader", forks=True) for _ in range(2)][1]
+def test_a_change_of_what_children_inherit_ends_the_nursery(fresh, monkeypatch):
+    first = [repeated() for _ in range(2)][1]
+    monkeypatch.setenv("SAID", "yes")
+    assert [repeated() == os.getpid() for _ in range(3)] == [True, False, False]
+    assert not os.path.exists(f"/proc/{first}")
+    assert process.call("variable", "SAID", forks=True) == "yes"
+    second, before = repeated(), os.umask(0o077)
+    assert repeated() == os.getpid()
+    assert repeated() not in (second, os.getpid())
+    os.umask(before)
+
+
+def test_calls_of_other_tests_and_with_progress_have_the_same_nursery(fresh, monkeypatch):
+    nursery = [repeated() for _ in range(2)][1]
+    monkeypatch.setenv("PYTEST_CURRENT_TEST", "another one")
+    assert process.call("loader", forks=True, progress=print) == repeated() == nursery
+    assert process.call("variable", "VITRO_PROGRESS", forks=True) is None
+    assert process.call("variable", "VITRO_PROGRESS", forks=True, progress=print) == "1"
+
+
+def test_a_fork_of_a_process_has_a_nursery_of_its_own(fresh):
+    nursery = [repeated() for _ in range(2)][1]
     child = os.fork()
     if child == 0:
         try:
-            loaders = [process.call("loader", forks=True) for _ in range(3)]
+            loaders = [repeated() for _ in range(3)]
             os._exit(0 if loaders[0] == os.getpid() and loaders[1] == loaders[2] not in (nursery, os.getpid()) else 1)
         finally:
             os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert process.call("loader", forks=True) == nursery
+    assert repeated() == nursery
+
+
+def test_a_process_ends_though_a_fork_of_it_lives_on(fresh, tmp_path):
+    (tmp_path / "script.py").write_text("""
+import os, time
+from vitro.base import nursery, process
+for _ in range(2):
+    process.call("loader", forks=True)
+if os.fork() == 0:
+    os.closerange(0, 3)
+    time.sleep(60)
+    os._exit(0)
+""")
+    paths = os.pathsep.join((str(ROOT / "python"), str(tmp_path)))
+    subprocess.run([sys.executable, "script.py"], env=os.environ | {"PYTHONPATH": paths}, timeout=30, check=True)
+
+
+def test_an_interrupt_while_a_child_ends_stays_an_interrupt(group, monkeypatch):
+    loader, interrupted = forked(group, "loader"), []
+
+    class Status:
+        def __init__(self, file):
+            self.file, self.close = file, file.close
+
+        def read(self):
+            if not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt
+            return self.file.read()
+    child = nursery.Child.__init__
+
+    def made(self, mother, number, pipes, status):
+        child(self, mother, number, pipes, Status(status))
+    monkeypatch.setattr(nursery.Child, "__init__", made)
+    with pytest.raises(KeyboardInterrupt):
+        forked(group, "loader")
+    assert forked(group, "loader") == loader
 
 
 def test_simulations_of_one_process_are_forked_and_measurements_are_not(native, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    asked = []
-
-    def call(function, *args, forks=False, **more):
-        asked.append(forks)
-        return real(function, *args, forks=forks, **more)
-    real = process.call
-    monkeypatch.setattr(process, "call", call)
     monkeypatch.setattr(process, "_repeats", process._Repeats())
+    made, child = [], nursery.Nursery.child
+    monkeypatch.setattr(nursery.Nursery, "child", lambda self: made.append(child(self)) or made[-1])
     results = [experiments.run(TINY) for _ in range(3)]
     assert len({result["event_hash"] for result in results}) == 1
+    assert len(made) == 2 and all(made)
     experiments.run({"experiment": "here", "machine": "host", "model": {"gguf": str(MODEL)},
                      "workload": {"prompt": "A", "output_tokens": 1}})
-    assert asked == [True, True, True, False]
+    assert len(made) == 2
 
 
 def test_runs_are_those_of_fresh_processes_whatever_ran_before(native, tmp_path, monkeypatch):
