@@ -11,6 +11,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"
+#include "engine/ops/variants.hpp"
 #include "engine/parts/engine_config.hpp"
 
 namespace vitro {
@@ -105,21 +106,57 @@ void check_splits(const Node& own, const Node& chosen) {
           "can not be combined with engine.plan, which has splits of its own (expected one of the two)");
 }
 
-// A plan's shares follow from what matmuls take in the contracts that it was made in.
-void check_contracts(const Node& own, const Node& chosen) {
-  const bool accelerated = chosen.find_path("placement.unit") != nullptr;
-  for (const std::string key : {"products.numerics", "placement.activations"}) {
-    const Node *given = own.find_path(key), *planned = chosen.find_path(key);
-    const bool of_cores = key == "products.numerics";
-    if (given == nullptr || !given->is_scalar() || (planned == nullptr && (of_cores || !accelerated))) continue;
-    const std::string made_in = planned == nullptr ? "same" : planned->text();
-    if (given->text() == made_in) continue;
-    const std::string name = given->written_as().empty() ? "engine." + key : given->written_as();
-    fail_at(given->origin(), name,
-            fmt::format("{} is another contract than that of engine.plan, whose shares were balanced in {} (expected {}, or a plan made "
-                        "with --set {}={})",
-                        given->text(), made_in, made_in, name, given->text()));
+// What a key of contracts says; empty where it is absent, null or no choice, of which its reader has the list.
+std::string contract_at(const Node& engine, std::string_view key, const std::vector<std::string>& choices) {
+  const Node* node = engine.find_path(key);
+  return node != nullptr && node->is_scalar() && std::ranges::count(choices, node->text()) > 0 ? node->text() : "";
+}
+
+VariantId contract_named(std::string_view name) { return name == "fp16" ? variant::kHmx : variant::by_name(name); }
+
+// As product_contract() chooses: the first one asked for that weights of each format have, else float32.
+bool same_in_all_formats(const Node& experiment, const std::vector<VariantId>& one, const std::vector<VariantId>& other) {
+  if (one == other) return true;
+  const nlohmann::ordered_json formats = plan_facts(experiment).at("contracts");
+  return std::ranges::all_of(formats.begin(), formats.end(), [&](const nlohmann::ordered_json& has) {
+    const auto first = [&](const std::vector<VariantId>& asked) {
+      const auto found = std::ranges::find_if(asked, [&](VariantId id) { return std::ranges::count(has, variant::name(id)) > 0; });
+      return found == asked.end() ? variant::kFloat : *found;
+    };
+    return first(one) == first(other);
+  });
+}
+
+[[noreturn]] void refuse_contract(const Node& given, const std::string& key, const std::string& balanced_in, const std::string& expected) {
+  fail_at(given.origin(), given.written_as().empty() ? key : given.written_as(),
+          fmt::format("{} is another contract than that of engine.plan, whose shares were balanced in {} (expected {}: {}, or a plan made "
+                      "with --set {}={})",
+                      given.text(), balanced_in, key, expected, key, given.text()));
+}
+
+// A plan's shares follow from what matmuls take in the contracts that it was made in. Another name for what the model's weights come to
+// is no other contract.
+void check_contracts(const Node& experiment, const Node& own, const Node& chosen) {
+  const char *const cores_key = "products.numerics", *const accelerator_key = "placement.activations";
+  const std::string cores = contract_at(chosen, cores_key, numerics_choices()), stated = contract_at(own, cores_key, numerics_choices());
+  if (!cores.empty() && !stated.empty() && !same_in_all_formats(experiment, {contract_named(stated)}, {contract_named(cores)})) {
+    refuse_contract(*own.find_path(cores_key), "engine.products.numerics", cores, cores);
   }
+  const std::string asked = contract_at(own, accelerator_key, activations_choices());
+  if (asked.empty() || chosen.find_path("placement.unit") == nullptr) return;
+  const std::string planned = contract_at(chosen, accelerator_key, activations_choices());
+  const bool as_cores = planned.empty() || planned == "same";
+  const auto of_accelerator = [&](const std::string& name, const std::string& beside) {
+    std::vector<VariantId> in_order;
+    if (!name.empty() && name != "same") in_order.push_back(contract_named(name));
+    if (!beside.empty()) in_order.push_back(contract_named(beside));
+    return in_order;
+  };
+  const std::string &run = stated.empty() ? cores : stated, &made = cores.empty() ? stated : cores;
+  if (same_in_all_formats(experiment, of_accelerator(asked, run), of_accelerator(planned, made))) return;
+  const std::string known = cores.empty() ? "" : fmt::format(" ({})", cores);
+  refuse_contract(*own.find_path(accelerator_key), "engine.placement.activations", as_cores ? "that of the cores" + known : planned,
+                  as_cores ? "same" : planned);
 }
 
 // The split of steps of so many sequences.
@@ -231,7 +268,7 @@ void apply_plan(Node& experiment) {
   const Node& own = *experiment.find("engine");
   Node chosen = canonical_engine(without_reasons(plan.child("engine").node()));
   check_splits(own, chosen);
-  check_contracts(own, chosen);
+  check_contracts(experiment, own, chosen);
   // Whoever says `threads` means other units than the plan's.
   if (own.find_path("placement.threads") != nullptr) chosen.set_path("placement.units", Node());
   const Node both = merged(chosen, own);

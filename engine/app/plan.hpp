@@ -20,7 +20,8 @@ std::string model_fingerprint(const Node& model);
 // that it lists under engine.placement.graphs, unless the experiment says itself when graphs are loaded. Checks that the plan is of this
 // version, made for this device and model, that its fixed part fits into the experiment's memory, and that each graph fits the splits and
 // the accelerator that the run will have.
-// Throws ConfigError at the plan's file and line, or at engine.placement.splits where the experiment and the plan each have their own.
+// Throws ConfigError at the plan's file and line, or at the experiment's where it has splits of its own, or states numeric contracts that
+// come to others than those of the plan.
 void apply_plan(Node& experiment);
 
 // What a planner has to know of a composed experiment's model, in bytes and elements: shapes, formats by role, the bundles of

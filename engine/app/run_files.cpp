@@ -8,6 +8,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/base/hash.hpp"
+#include "engine/ops/product_contract.hpp"
 
 namespace vitro {
 namespace {
@@ -82,7 +83,10 @@ SequenceOrigin sequence_origin(const Experiment& experiment, const ModelConfig& 
   for (const VariantId variant : {engine.products.matmul, engine.products.prefill_matmul, engine.attention.variant}) {
     contracts.add(static_cast<std::uint64_t>(variant));
   }
-  if (engine.placement.activations != VariantId::none) contracts.add(static_cast<std::uint64_t>(engine.placement.activations));
+  if (engine.placement.activations != VariantId::none) {
+    contracts.add(static_cast<std::uint64_t>(engine.placement.activations));
+    contracts.add(kContractRule);
+  }
   if (config.rope_factors_by_length) contracts.add(config.turns_as_long(longest) ? 2 : 1);
   return {model.value(), contracts.value()};
 }

@@ -14,6 +14,9 @@ struct ProductOf {
   bool prompt = false, accelerator = false;
 };
 
+// Of the rule below, for what outlives a run: keys and values that it saved. Grows where the rule gives a product another contract.
+inline constexpr std::uint64_t kContractRule = 2;
+
 // A prompt's contract before an accelerator's, that before the one of all: the first one that weights of the format have in the layout. Of
 // weights that have none of them kFloat.
 VariantId product_contract(const AskedContracts& asked, ProductOf by, Format weights, Layout layout);

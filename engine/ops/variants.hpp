@@ -70,7 +70,7 @@ inline constexpr VariantId kLutExp{9};
 inline constexpr VariantId kReference{3};
 
 // All of them but those of attention.
-inline constexpr VariantId kOfMatmuls[] = {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kReference};
+inline constexpr VariantId kOfMatmuls[] = {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kHalfSums, kReference};
 
 std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", "a16", ..., "none"
 std::string_view describe(VariantId id);   // one line for lists

@@ -23,7 +23,7 @@ struct PartRegistries {
 };
 
 // Changes with the interfaces of parts: a plug-in that was compiled for another one is refused.
-inline constexpr int kPartsAbi = 5;
+inline constexpr int kPartsAbi = 6;
 
 // Loads the object once per process and lets it register its parts. `where`: of the key that names it, for messages. Throws ConfigError.
 void load_parts(const std::string& path, const std::string& where);

@@ -43,7 +43,7 @@ bool has_ways(const ComputeUnit& unit) { return !is_core(unit) || dynamic_cast<c
 
 // A core that stands in for an accelerator has its contract, too.
 OwnContract own_contract(const ComputeUnit& unit, const UnitPlacement& placement) {
-  if (!is_core(unit) || &unit == placement.accelerator()) return OwnContract::of_all;
+  if (!is_core(unit) || placement.is_accelerator(unit)) return OwnContract::of_all;
   return has_ways(unit) ? OwnContract::of_layers : OwnContract::none;
 }
 

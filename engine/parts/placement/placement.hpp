@@ -47,6 +47,8 @@ class UnitPlacement {
   virtual const std::vector<ComputeUnit*>& cores() const { return units(); }
   // The accelerator that takes shares beside the cores; null: none.
   virtual ComputeUnit* accelerator() const { return nullptr; }
+  // Whether the unit takes an accelerator's part, also a core that stands in for one: it computes in the accelerator's contract.
+  virtual bool is_accelerator(const ComputeUnit& unit) const { return &unit == accelerator(); }
   // Of the FFN's hottest neurons, by the sequences of a step (PowerInfer-2, section 4.1.2); empty without an accelerator.
   virtual const std::vector<PlacementConfig::Split>& splits() const {
     static const std::vector<PlacementConfig::Split> kNone;

@@ -102,7 +102,7 @@ GraphLoadConfig read_graphs(Reader& reader) {
 
 // Activations of an accelerator's matmuls beside others on the cores: W4A16 there, int8 here.
 VariantId read_activations(Reader& reader, const PlacementConfig& placement) {
-  const std::string name = reader.choice("activations", {"same", "fp16", "int8", "int8_tables", "int16_tables"}, "same");
+  const std::string name = reader.choice("activations", activations_choices(), "same");
   if (name == "same") return VariantId::none;
   // Other kinds say themselves that they need an accelerator, and `unit` may be a core that stands in for one.
   if (placement.kind == "cores" && placement.unit.empty() && std::ranges::all_of(placement.units, is_core_name)) {
@@ -163,6 +163,11 @@ std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::u
 bool is_core_name(const std::string& name) { return name.starts_with("cpu"); }
 
 bool is_gpu_name(const std::string& name) { return name.starts_with("gpu"); }
+
+const std::vector<std::string>& activations_choices() {
+  static const std::vector<std::string> kChoices{"same", "fp16", "int8", "int8_tables", "int16_tables"};
+  return kChoices;
+}
 
 PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kinds) {
   PlacementConfig placement;

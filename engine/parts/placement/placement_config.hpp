@@ -80,6 +80,9 @@ bool is_gpu_name(const std::string& name);
 // and to wait for it. `bytes_per_token`: of weights that a token reads. From 1 to `most`.
 std::uint32_t useful_threads(Bytes bytes_per_token, std::uint32_t layers, std::uint32_t most);
 
+// What engine.placement.activations may say.
+const std::vector<std::string>& activations_choices();
+
 struct PlacementKind;
 // Keys below `options:` are for the kind itself, such as one that a plug-in brings. Throws ConfigError.
 PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kinds);

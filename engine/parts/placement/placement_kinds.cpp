@@ -33,6 +33,7 @@ class SharedPlacement : public UnitPlacement {
   }
   const std::vector<ComputeUnit*>& cores() const override { return cores_; }
   ComputeUnit* accelerator() const override { return hot_; }
+  bool is_accelerator(const ComputeUnit& unit) const override { return &unit == hot_ || (mapped_ && mapped_->unit == &unit); }
   const std::vector<PlacementConfig::Split>& splits() const override { return splits_; }
   bool prefill_on_accelerator() const override { return prefill_; }
   const std::vector<ComputeUnit*>& graph_units() const override { return graph_units_; }

@@ -19,11 +19,15 @@ Method read_method(Reader& reader, std::string_view key) {
 
 }  // namespace
 
+const std::vector<std::string>& numerics_choices() {
+  static const std::vector<std::string> kChoices{"float", "fp16", "a16", "half_sums", "int8", "int8_tables", "int16_tables", "reference"};
+  return kChoices;
+}
+
 ProductsConfig read_products(Reader reader, std::string_view own, bool repack) {
   ProductsConfig products;
   products.isa = reader.text("isa", "auto");
-  const std::string numerics =
-      reader.choice("numerics", {"float", "fp16", "a16", "half_sums", "int8", "int8_tables", "int16_tables", "reference"}, own);
+  const std::string numerics = reader.choice("numerics", numerics_choices(), own);
   products.matmul = numerics == "fp16" ? variant::kHmx : variant::by_name(numerics);
   const std::string prefill = reader.choice("prefill_numerics", {"same", "fp16", "int8_rows"}, "same");
   if (prefill != "same") products.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;

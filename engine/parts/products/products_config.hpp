@@ -28,6 +28,9 @@ struct ProductsConfig {
   ProductMethods methods;
 };
 
+// What engine.products.numerics may say.
+const std::vector<std::string>& numerics_choices();
+
 // `own`: the numeric contract where none is asked for. `repack`: whether weights may be laid out anew for look-ups.
 ProductsConfig read_products(Reader reader, std::string_view own, bool repack);
 

@@ -2,9 +2,12 @@
 
 `make_plan` -> the plan as a dict, as plan_text writes it and `engine.plan` reads it.
 """
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
+
+import yaml
 
 from ..base import native
 from ..errors import ConfigError
@@ -18,7 +21,8 @@ from .workload import load as loaded
 from .workload import load_apart
 
 MIB = 2 ** 20
-OWN = ("engine.placement.activations", "engine.hybrid.activations")
+MAPS = ("engine.placement", "engine.hybrid")
+OWN = tuple(f"{part}.activations" for part in MAPS)
 
 
 def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelerator=None, machine="sim", hottest_first=False,
@@ -29,7 +33,8 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     apart: "none", "layers" or "experts" may have hot shares of their own; None: layers, and of a mixture none. bench: of this machine and
     device, with what was asked of it before. activations: of the accelerator, as engine.placement.activations has them; None: what the
     overrides say."""
-    composed = compose(model, device, [*overrides, *([f"{OWN[0]}={activations}"] if activations else [])])
+    overrides, stated = own_activations([*overrides, *([f"{OWN[0]}={activations}"] if activations else [])])
+    composed = compose(model, device, overrides)
     facts = native.call("plan_facts", composed.tree)
     given, tree = composed.given, composed.resolved
     engine, device_tree = tree["engine"], tree["device"]
@@ -51,7 +56,7 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     bench = bench or Bench(machine=machine, device=device_tree, file=storage_file)
     form = facts["formats"]["ffn_bundle"]
     numerics = given["engine"].get("products", {}).get("numerics", "int8" if form in ("q4_0", "q8_0") else "float")
-    own = given["engine"].get("placement", {}).get("activations", "same")
+    own = _checked(stated, model, device) if stated else "same"
     if own != "same" and not accelerator:
         raise ConfigError(f"{OWN[0]}: {own} is of an accelerator's matmuls, and the plan has none (expected one, or {OWN[0]}: same)")
     # The reads of a layer lie within its FFN, whose addresses the device soon has at hand.
@@ -77,10 +82,38 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
 
 def compose(model, device, overrides):
     """The experiment that a plan is for, as far as it matters to one. What a run would refuse is refused here."""
-    # Whose activations are stated has to be among the units; which it is, a plan finds out later.
-    units = {"units": ["npu"]} if any(override.partition("=")[0] in OWN for override in overrides) else {}
-    return experiments.compose({"experiment": "plan", "model": _part(model), "device": _part(device), "engine": ENGINE | units,
+    return experiments.compose({"experiment": "plan", "model": _part(model), "device": _part(device), "engine": ENGINE,
                                 "workload": {"prompt_tokens": 1}}, overrides=list(overrides))
+
+
+def own_activations(overrides):
+    """-> the overrides without the accelerator's activations, and the one that states them, or None. They need an accelerator among the
+    units, which a plan chooses later, while the overrides may name cores alone."""
+    others, own = [], None
+    for override in overrides:
+        key, _, text = override.partition("=")
+        if key in OWN:
+            own = override
+            continue
+        if key in MAPS:
+            own = None  # an override replaces the whole map
+            try:
+                value = yaml.safe_load(text)
+            except yaml.YAMLError:
+                value = None  # refused with the others
+            if isinstance(value, dict) and "activations" in value:
+                own = f"{OWN[0]}={json.dumps(value.pop('activations'))}"
+                override = f"{key}={json.dumps(value)}"
+        others.append(override)
+    return others, own
+
+
+def _checked(stated, model, device):
+    """What such an override comes to, beside an accelerator."""
+    tree = {"experiment": "plan", "model": _part(model), "device": _part(device), "engine": ENGINE | {"units": ["npu"]},
+            "workload": {"prompt_tokens": 1}}
+    placement = experiments.compose(tree, overrides=[stated]).given["engine"]["placement"]
+    return placement.get("activations") or "same"
 
 
 def _variant(numerics):

@@ -106,11 +106,13 @@ TEST_F(PlanTest, a_plan_of_other_contracts_is_refused_where_they_stand) {
   const std::string other = error();
   EXPECT_NE(other.find("e.yaml:5: engine.placement.activations: fp16 is another contract than that of engine.plan"), std::string::npos)
       << other;
-  EXPECT_NE(other.find("balanced in same"), std::string::npos) << other;
+  EXPECT_NE(other.find("balanced in that of the cores (expected engine.placement.activations: same, or a plan made with --set "
+                       "engine.placement.activations=fp16)"),
+            std::string::npos) << other;
   experiment("memory: {ffn_in_dram: 50%}", ", placement: {activations: same}");
   EXPECT_EQ(error(), "");
   contracts("activations: {value: int8, why: x}", "activations: {value: fp16, why: x}");
-  EXPECT_NE(error().find("balanced in fp16 (expected fp16, "), std::string::npos) << error();
+  EXPECT_NE(error().find("balanced in fp16 (expected engine.placement.activations: fp16, "), std::string::npos) << error();
   experiment("memory: {ffn_in_dram: 50%}");
   EXPECT_EQ(read().engine.placement.activations, variant::kHmx);
   EXPECT_EQ(read().engine.products.matmul, variant::kInt8);
@@ -119,6 +121,46 @@ TEST_F(PlanTest, a_plan_of_other_contracts_is_refused_where_they_stand) {
   const std::string cores = error({"engine.activations=float"});
   EXPECT_NE(cores.find("engine.activations: float is another contract"), std::string::npos) << cores;
   EXPECT_EQ(error({"engine.activations=int8"}), "");
+  const std::string unit = error({"engine.kernels=hmx_q4"});
+  EXPECT_NE(unit.find("engine.kernels: fp16 is another contract"), std::string::npos) << unit;
+  EXPECT_NE(unit.find("(expected engine.products.numerics: int8, or a plan made with --set engine.products.numerics=fp16)"),
+            std::string::npos) << unit;
+}
+
+TEST_F(PlanTest, what_is_no_contract_is_left_to_the_reader_of_its_key) {
+  contracts("activations: {value: int8, why: x}", "activations: {value: fp16, why: x}");
+  for (const char* wrong : {"engine.activations=int9", "engine.activations=[int8]", "engine.placement.activations=float",
+                            "engine.placement.activations=[fp16]"}) {
+    const std::string said = error({wrong});
+    EXPECT_NE(said.find("activations"), std::string::npos) << wrong << ": " << said;
+    EXPECT_EQ(said.find("another contract"), std::string::npos) << said;
+    EXPECT_NE(said.find("int8_tables"), std::string::npos) << wrong << ": " << said;
+  }
+  for (const char* absent : {"engine.activations=null", "engine.placement.activations=null"}) EXPECT_EQ(error({absent}), "") << absent;
+  for (const std::string planned : {"null", "[int8]"}) {
+    plan(1, device_fingerprint(load_yaml(path("device.yaml"))), model_fingerprint(load_yaml(path("model.yaml"))));
+    contracts("activations: " + planned, "activations: " + planned);
+    const std::string said = error({"engine.activations=int8", "engine.placement.activations=int8"});
+    EXPECT_EQ(said, "") << planned << ": the experiment's own";
+  }
+  EXPECT_NE(error().find("is a list (expected one of: "), std::string::npos) << error();
+}
+
+// What is computed counts, not how the keys put it.
+TEST_F(PlanTest, another_name_for_the_contract_that_the_weights_have_is_the_plans) {
+  contracts("activations: int8", "activations: same");
+  EXPECT_EQ(error({"engine.placement.activations=int8"}), "");
+  const std::string other = error({"engine.placement.activations=fp16"});
+  EXPECT_NE(other.find("balanced in that of the cores (int8)"), std::string::npos) << other;
+  std::string f16 = kModel;
+  write("model.yaml", f16.replace(f16.find("q4_0"), 4, "f16"));
+  plan(1, device_fingerprint(load_yaml(path("device.yaml"))), model_fingerprint(load_yaml(path("model.yaml"))));
+  contracts("activations: float", "activations: same");
+  EXPECT_EQ(error({"engine.activations=int8"}), "") << "which float16 weights lack";
+  EXPECT_EQ(error({"engine.activations=int8", "engine.placement.activations=int8_tables"}), "");
+  EXPECT_NE(error({"engine.activations=fp16"}).find("fp16 is another contract"), std::string::npos) << error({"engine.activations=fp16"});
+  EXPECT_NE(error({"engine.activations=half_sums"}).find("half_sums is another contract"), std::string::npos);
+  EXPECT_NE(error({"engine.activations=int8", "engine.placement.activations=fp16"}).find("fp16 is another contract"), std::string::npos);
 }
 
 TEST_F(PlanTest, what_was_composed_composes_again) {

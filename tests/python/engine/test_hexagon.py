@@ -122,6 +122,20 @@ def test_hot_neurons_have_the_activations_of_the_placement(native):
     assert not any(name.startswith("int8") for name in apart["unpriced_calls"])
 
 
+@pytest.mark.parametrize("policy, on_sim, on_host", [
+    ("llm_npu", {"engine.units": "[cpu0, npu]"}, {"engine.units": "[cpu0]", "engine.placement.unit": "cpu1"}),
+    ("qnn", {"engine.units": "[npu]"}, {"engine.units": "[cpu0]"})])
+def test_a_core_in_place_of_the_npu_computes_in_its_contract(native, policy, on_sim, on_host):
+    """A prompt's matmuls, and all of them: the tokens of the simulated NPU, others than in the contract of the cores."""
+    def run(machine, activations, units):
+        keys = {"engine.policy": policy, "engine.placement.activations": activations, "engine.products.decode_rows": 1,
+                "workload.sampling": "{temperature: 1}", "workload.output_tokens": 24}
+        return native(*arguments("q4_0", "", **keys, **units), "--machine", machine).json["tokens"]
+    sim = run("sim", "fp16", on_sim)
+    assert run("host", "fp16", on_host) == sim
+    assert run("sim", "same", on_sim) != sim
+
+
 @needs_worker
 def test_tile_groups_are_one_format_for_host_and_sim(native, tmp_path):
     """Test-time scaling 5.1: the file's super-groups are what the worker computes with, what cores read and what the NPU's table prices."""

@@ -10,7 +10,7 @@ from plans import CORES, PHONE, plan_of_two_layers, two_layers
 from vitro.base.native import call as native_call
 from vitro.plan.balance import Balance
 from vitro.plan.inputs import memory_of
-from vitro.plan.planner import compose, make_plan
+from vitro.plan.planner import compose, make_plan, own_activations
 from vitro.plan.probes import Bench
 from vitro.plan.text import text_of
 
@@ -149,6 +149,35 @@ def test_the_accelerator_is_planned_for_in_its_contract(plan, model, tmp_path, h
         run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw", "placement": {"activations": "same"}})
     with pytest.raises(vitro.ConfigError, match="of an accelerator's matmuls, and the plan has none"):
         make_plan(model, device=PHONE, cores=CORES, accelerator="", activations="fp16")
+
+
+def test_the_accelerators_contract_is_stated_beside_any_units(model, has_native):
+    own = "engine.placement.activations=fp16"
+    assert own_activations(["engine.threads=4", own]) == (["engine.threads=4"], own)
+    assert own_activations(["engine.hybrid={cluster: 64, activations: fp16}"]) == (
+        ['engine.hybrid={"cluster": 64}'], 'engine.placement.activations="fp16"')
+    assert own_activations([own, "engine.placement={}"]) == (["engine.placement={}"], None)
+    for others in (["engine.threads=4", own], ["engine.units=[cpu1, cpu2]", own], ["engine.placement={activations: fp16}"]):
+        with pytest.raises(vitro.ConfigError, match="fp16 is of an accelerator's matmuls, and the plan has none"):
+            make_plan(model, device=PHONE, cores=CORES, accelerator="", overrides=others)
+    for wrong in ("engine.placement.activations=int9", "engine.placement={activations: int9}"):
+        with pytest.raises(vitro.ConfigError, match="placement.activations.*int9.*int8_tables"):
+            make_plan(model, device=PHONE, cores=CORES, overrides=[wrong])
+
+
+@pytest.mark.all
+def test_a_plan_of_float16_weights_runs_with_the_preset_in_int8(model, tmp_path, has_native):
+    """Such weights have no int8, so both say float32."""
+    f16 = tmp_path / "f16.yaml"
+    f16.write_text(model.read_text().replace("format: q4_0", "format: f16"))
+    made = make_plan(f16, device=PHONE, cores=CORES, overrides=["engine.placement.activations=int8"])
+    assert made["engine"]["activations"]["value"] == "float"
+    (tmp_path / "plan.yaml").write_text(text_of(made))
+    preset = yaml.safe_load((CONFIGS / "engines" / "powerinfer2_planned.yaml").read_text())
+    assert preset["activations"] == "int8"
+    assert len(run_with(tmp_path / "plan.yaml", str(f16), engine=preset | {"function": "draw"})["tokens"]) == 6
+    with pytest.raises(vitro.ConfigError, match="fp16 is another contract.*balanced in float"):
+        run_with(tmp_path / "plan.yaml", str(f16), engine=preset | {"function": "draw", "activations": "fp16"})
 
 
 @pytest.mark.all

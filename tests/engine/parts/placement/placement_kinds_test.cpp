@@ -311,6 +311,18 @@ TEST_F(PlacementKinds, what_is_not_named_is_the_machines_first) {
 }
 
 // The first one takes the layers, or the one that `unit` names; matmuls of the cores go to the others.
+TEST_F(PlacementKinds, who_takes_the_accelerators_part_is_told_by_every_kind) {
+  for (const char* kind : {"layers", "prompts", "unit"}) {
+    PlacementConfig c = config(kind, {"cpu0"});
+    if (std::string_view(kind) != "unit") c.unit = "cpu1";
+    const auto placement = make(c);
+    EXPECT_TRUE(placement->is_accelerator(*placement->units().back())) << kind << ": a core that stands in";
+    if (placement->units().size() > 1) EXPECT_FALSE(placement->is_accelerator(*placement->units().front())) << kind;
+  }
+  const auto cores = make(config("cores", {"cpu0", "cpu1"}));
+  for (const ComputeUnit* unit : cores->units()) EXPECT_FALSE(cores->is_accelerator(*unit));
+}
+
 TEST_F(PlacementKinds, of_several_accelerators_one_takes_the_layers_and_the_cores_hand_their_matmuls_to_the_others) {
   for (const char* kind : {"layers", "prompts"}) {
     PlacementConfig c = config(kind, {"cpu0", "cpu1", "npu", "ane"});
