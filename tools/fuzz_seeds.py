@@ -116,6 +116,7 @@ def models(folder):
     for family in FAMILIES:
         of_family(folder / f"{family}.gguf", family)
     formats(folder / "formats.gguf")
+    ordered(folder / "ordered.gguf")
 
 
 # What each has beside or in place of what Llama has.
@@ -193,6 +194,16 @@ def of_family(path, family):
                 add(f"{block}.ffn_{name}_shexp.weight", *shape)
             if "gated" in has:
                 add(f"{block}.ffn_gate_inp_shexp.weight", width)
+    finish(out)
+
+
+def ordered(path):
+    """Of Llama's shape, with the columns of three matrices in an order of their own."""
+    out = gguf.GGUFWriter(path, "llama")
+    metadata(out, "llama")
+    tensors(out, False, True, 0)
+    for name in ("attn_q", "attn_k", "ffn_down"):
+        out.add_tensor(f"blk.0.{name}.order", np.arange(WIDTH, dtype=np.int32)[::-1].copy())
     finish(out)
 
 

@@ -1,6 +1,6 @@
 #include "engine/graph/precompute_pass.hpp"
 
-#include <algorithm>
+#include <optional>
 
 #include "engine/base/check.hpp"
 #include "engine/graph/graph_copy.hpp"
@@ -37,20 +37,18 @@ OperatorGraph with_precompute(const OperatorGraph& graph, const std::function<bo
 
 OperatorGraph share_precompute(const OperatorGraph& graph, const std::function<bool(const Operator&, const Operator&)>& same) {
   GraphCopy copy(graph);
-  std::vector<OperatorId> kept;
+  std::optional<OperatorId> kept;  // whose tables a unit holds
   for (const OperatorId id : execution_order(graph)) {
     if (!graph[id].is<ops::Precompute>()) {
       copy.add(id);
       continue;
     }
     const OperatorId input = inputs_of(graph, id).front();
-    const auto other = std::find_if(kept.begin(), kept.end(),
-                                    [&](OperatorId k) { return inputs_of(graph, k).front() == input && same(graph[k], graph[id]); });
-    if (other != kept.end()) {
-      copy.reads_of(id, copy.at(*other));
+    if (kept && inputs_of(graph, *kept).front() == input && same(graph[*kept], graph[id])) {
+      copy.reads_of(id, copy.at(*kept));
     } else {
       copy.add(id);
-      kept.push_back(id);
+      kept = id;
     }
   }
   return std::move(copy.graph);

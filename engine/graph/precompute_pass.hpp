@@ -11,8 +11,9 @@ namespace vitro {
 // Operators keep their order.
 OperatorGraph with_precompute(const OperatorGraph& graph, const std::function<bool(const Operator&)>& looks_up);
 
-// The graph in which products that look up in tables of the same tensor have one Precompute: the first of them. Tables of different
-// weight formats stay apart where `same` says so: it is asked about the products' roles and layers.
+// The graph in which products that look up in tables of the same tensor have one Precompute, in front of the first of them. A unit holds
+// one set of tables: where another Precompute lies between, they are made again. Tables of different weight formats stay apart where `same`
+// says so: it is asked about the products' roles and layers.
 OperatorGraph share_precompute(const OperatorGraph& graph, const std::function<bool(const Operator&, const Operator&)>& same);
 
 }  // namespace vitro

@@ -88,7 +88,8 @@ class ColumnReader {
     at_.assign(ids.begin(), ids.end());
     for (std::uint32_t& at : at_) at = column_of_.empty() ? at : column_of_[at];
     columns_.resize(ids.size() * bytes_per_neuron());
-    // Only the part of each row that the group spans: in file order every element is read once over all groups.
+    // Only the part of each row that the group spans: in file order every element is read once over all groups. Where the columns stand in
+    // an order of their own, a group spans nearly all of the row, and so does each of the others.
     const auto [low, high] = std::ranges::minmax(at_);
     const std::size_t block = run_elements(tensor_.format, tensor_.columns());
     first_ = low / block * block;

@@ -241,6 +241,9 @@ class GgufParser {
                       indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL or one of vitro's own"));
     }
     tensor.format = *format;
+    if (!indices_ && tensor.format == Format::index32 && dims != 1) {
+      bad(fmt::format("{} dimensions (expected one: which input each column multiplies)", dims));
+    }
     if (stored_layout(*format) == Layout::rows && tensor.columns() % block_elements(*format) != 0) {
       bad(fmt::format("rows of {} elements are not whole {} blocks of {}", tensor.columns(), to_string(*format), block_elements(*format)));
     }

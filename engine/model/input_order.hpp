@@ -33,7 +33,8 @@ bool has_order(const std::vector<InputOrder>& orders, int layer, Role product);
 // permutation of the columns.
 std::vector<std::uint32_t> read_input_order(const Gguf& gguf, std::string_view matrix);
 
-// Of all products that may have one: those of dense layers, each with a matrix of its own. Reads them all.
+// Of all products that may have one: those of attention of every layer, of FFNs of layers without experts, and the output's, each with a
+// matrix of its own. Reads them all.
 std::vector<InputOrder> input_orders(const Gguf& gguf, const ModelConfig& config);
 
 }  // namespace vitro

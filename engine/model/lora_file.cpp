@@ -78,6 +78,7 @@ void LoraFile::check_pair(const LoraPair& pair, const TensorInfo& base, const st
                                         base_path, fmt::join(base.dims, ", "), expected));
   };
   if (base.name == "token_embd.weight") gguf_.fail(pair.a->name, "adapts the embedding, which is not supported (expected matrices)");
+  if (base.format == Format::index32) gguf_.fail(pair.a->name, "adapts an order of columns (expected matrices)");
   if (base.dims.size() < 2) refuse(*pair.a, "an adapter of a matrix");
   for (const TensorInfo* tensor : {pair.a, pair.b}) {
     const bool outer =

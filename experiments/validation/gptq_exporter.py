@@ -105,7 +105,7 @@ def compare(folder):
     printed = (folder / "exporter.json").read_text().splitlines()  # the exporter's own lines are among them
     for name, expected in json.loads(next(line for line in printed if line.startswith('{"llama'))).items():
         out = folder / f"{name}.gguf"
-        convert(folder / name, out, act_order="f32" if CASES[name][1].get("desc_act") else "")
+        convert(folder / name, out)
         found = vitro.perplexity(out, text)["nll"]
         print(f"{name:40} exporter {expected:.7f}, here {found:.7f}, difference {found - expected:+.1e}")
 

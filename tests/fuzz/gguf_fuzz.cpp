@@ -22,8 +22,10 @@ void read_tensors(const Gguf& gguf) {
   for (const TensorInfo& tensor : gguf.tensors()) {
     std::vector<std::byte> bytes(tensor.size);
     gguf.read(tensor, 0, bytes);
-    std::vector<float> row(tensor.columns());
-    dequantise_row(tensor.format, bytes.data(), row.data(), row.size());
+    if (tensor.format != Format::index32) {  // an order of columns has no values
+      std::vector<float> row(tensor.columns());
+      dequantise_row(tensor.format, bytes.data(), row.data(), row.size());
+    }
     attempt([&] { gguf.check_blocks(tensor); });
   }
 }

@@ -49,6 +49,7 @@ class Shape:
     activation: str | None = None
     eps: float = 1e-5
     context: int = 64
+    vocab: int = 3 + 256  # with more, export() alone has names for those that no text uses
 
     @property
     def head_dim(self):
@@ -56,10 +57,6 @@ class Shape:
 
     def has_experts(self, layer):
         return self.experts > 0 and layer >= (self.dense_layers or 0)
-
-    @property
-    def vocab(self):
-        return 3 + 256
 
 
 @dataclass

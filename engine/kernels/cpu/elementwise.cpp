@@ -169,13 +169,15 @@ void compute(const ops::AddGated&, const KernelSet& set, const KernelCall& call)
 
 namespace {
 
-// All indices are looked at before an element is written.
+// All indices are looked at before an element is written, without a branch: the one that is wrong is looked for where there is one.
 template <class T>
 void gather_columns(const KernelCall& call) {
   const View &x = call.in[0], &out = call.out[0];
   const std::size_t from = x.shape[1], to = out.shape[1];
-  for (std::size_t s = 0; s < to; ++s) index_below(call, call.in[1], s, from);
   const auto* const ids = call.in[1].as<std::uint32_t>();
+  std::uint32_t largest = 0;
+  for (std::size_t s = 0; s < to; ++s) largest = std::max(largest, ids[s]);
+  for (std::size_t s = 0; largest >= from && s < to; ++s) index_below(call, call.in[1], s, from);
   for (std::size_t r = 0; r < out.shape[0]; ++r) {
     const T* row = x.as<T>() + r * from;
     T* y = out.as<T>() + r * to;

@@ -200,12 +200,12 @@ class _Source:
 
         columns_of = matrix.order()
         if columns_of is None or self.act_order == CODES:
+            self._refuse_order(matrix, name, short)
             self.matrices += 1
             weight = Part(f"{short}.weight", matrix.gguf_type, (rows, columns), matrix.sorted().encode().nbytes,
                           lambda: again().sorted().encode())
             if columns_of is None:
                 return [weight]
-            self._refuse_order(name, short)
             self.ordered += 1
             return [weight, Part(f"{short}.order", INT32, (columns,), columns_of.nbytes, lambda: columns_of)]
         values = VALUES[self.act_order]
@@ -216,9 +216,11 @@ class _Source:
         return [Part(f"{short}.weight", FLOATS[values[0]], (rows, columns), rows * columns * np.dtype(values[1]).itemsize,
                      lambda: again().values().astype(values[1]))]
 
-    def _refuse_order(self, name: str, short: str) -> None:
-        """Of the embedding, whose rows are looked up and multiply nothing."""
-        if short == "token_embd":
+    def _refuse_order(self, matrix: gptq.Matrix, name: str, short: str) -> None:
+        """Of groups that are not of one size, and of the embedding, whose rows are looked up and multiply nothing."""
+        if uneven := matrix.uneven():
+            raise self.tensors[f"{name}.g_idx"].fail(f"{uneven}, or --act-order f32 or f16, which writes the values)")
+        if matrix.groups is not None and short == "token_embd":
             raise self.tensors[f"{name}.g_idx"].fail("act order of an embedding, whose rows have to stand as the inputs do (expected "
                                                      "--act-order f16 or f32, which writes the values)")
 

@@ -125,6 +125,15 @@ class Matrix:
         """int32 [K]: the inputs, group by group, and within a group as they stand; None where they do so already."""
         return None if self.groups is None else np.argsort(self.groups, kind="stable").astype(np.int32)
 
+    def uneven(self) -> str | None:
+        """What keeps groups from being runs of as many columns each: values need no such runs."""
+        if self.groups is None:
+            return None
+        group = self.codes.shape[1] // self.scales.shape[1]
+        members = np.bincount(self.groups, minlength=self.scales.shape[1])
+        at = int(np.argmax(members != group))
+        return None if members[at] == group else f"group {at} has {members[at]} inputs (expected {group} in each"
+
     def sorted(self) -> "Matrix":
         """The same with its columns in that order, so that groups are runs of columns."""
         order = self.order()
@@ -232,10 +241,6 @@ def _groups(tensors: dict[str, Tensor], name: str, k: int, group: int, settings:
     if bad.any():
         at = int(np.argmax(bad))
         raise tensors[key].fail(f"input {at} is of group {found[at]} (expected 0 to {k // group - 1})")
-    members = np.bincount(found, minlength=k // group)
-    if (members != group).any():
-        at = int(np.argmax(members != group))
-        raise tensors[key].fail(f"group {at} has {members[at]} inputs (expected {group} in each)")
     return None if (found == np.arange(k) // group).all() else found
 
 

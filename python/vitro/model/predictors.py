@@ -57,6 +57,11 @@ def _layer(layer, tensors, folder, activation, sparsity, options, added):
     gates = _gates(tensors, layer)  # [experts, ffn, width]
     width = gates.shape[2]
     inputs = {expert: np.fromfile(path, np.float32).reshape(-1, width) for expert, path in sorted(inputs.items())}
+    if (order := tensors.get(f"blk.{layer}.ffn_gate.order")) is not None:
+        # What was kept stands as Gate's columns do. A predictor reads its input as the norm left it.
+        places = np.argsort(order.data)
+        gates = np.take(gates, places, axis=-1)
+        inputs = {expert: np.take(x, places, axis=-1) for expert, x in inputs.items()}
     if sum(len(x) for x in inputs.values()) < 8:
         raise ConfigError("predictors: the text is too short: a layer saw fewer than 8 tokens")
     fit, tune, check = ({expert: part(x) for expert, x in inputs.items()} for part in (

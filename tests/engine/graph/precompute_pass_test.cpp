@@ -61,6 +61,22 @@ TEST(PrecomputePass, tables_of_other_formats_stay_apart) {
   EXPECT_EQ(tables_of(graph).size(), 2u * 5);
 }
 
+// q and v read one order of the input, k another. A unit holds one set of tables, and k's came last.
+TEST(PrecomputePass, tables_are_made_again_behind_those_of_another_input) {
+  ModelConfig config = small_model();
+  const auto graph_of = [&] { return share_precompute(with_precompute(build_graph(config), of_layers), always); };
+  config.orders = {{0, Role::attn_q, Role::attn_q}, {0, Role::attn_k, Role::attn_k}, {0, Role::attn_v, Role::attn_q}};
+  const OperatorGraph apart = graph_of();
+  const std::vector<OperatorId> tables = tables_of(apart);
+  ASSERT_EQ(tables.size(), 2u * 4 + 2);
+  EXPECT_EQ(readers(apart, tables[0]), (std::set<std::string>{"blk.0.attn_q"}));
+  EXPECT_EQ(readers(apart, tables[1]), (std::set<std::string>{"blk.0.attn_k"}));
+  EXPECT_EQ(readers(apart, tables[2]), (std::set<std::string>{"blk.0.attn_v"}));
+  config.orders[2].same_as = Role::attn_k;  // k and v share, with nothing between them
+  config.orders[1].same_as = Role::attn_k;
+  EXPECT_EQ(tables_of(graph_of()).size(), 2u * 4 + 1);
+}
+
 TEST(PrecomputePass, everything_else_and_the_order_stay) {
   const OperatorGraph plain = build_graph(small_model()), graph = share_precompute(with_precompute(plain, of_layers), always);
   std::vector<std::string> names, kept;

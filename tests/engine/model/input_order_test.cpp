@@ -91,6 +91,47 @@ TEST_F(InputOrderTest, an_order_of_another_length_or_type_or_of_nothing_is_refus
   EXPECT_THAT(added("blk.0.extra", 64, Format::index32), HasSubstr("type 26 is not supported"));
 }
 
+TEST_F(InputOrderTest, an_order_with_rows_is_refused_by_whatever_reads_the_file) {
+  const Gguf in = Gguf::open(plain());
+  const auto written = [&](const std::string& name, const std::vector<std::uint64_t>& dims) {
+    std::filesystem::remove(path());
+    GgufWriter out(path());
+    for (const auto& [key, value] : in.values()) out.add(key, value);
+    for (const TensorInfo& tensor : in.tensors()) out.add_tensor(tensor.name, tensor.dims, tensor.format);
+    out.add_tensor(name, dims, Format::index32);
+    for (const TensorInfo& tensor : in.tensors()) out.write(std::vector<std::byte>(tensor.size));
+    out.write(std::vector<std::byte>(dims[0] * dims[1] * sizeof(std::uint32_t)));
+    out.commit();
+  };
+  SmallAdapter().write(folder_ / "lora.gguf");
+  SmallAdapter of_order;
+  of_order.tensors = {{"blk.7.extra.order.lora_a", {64, 4}}, {"blk.7.extra.order.lora_b", {4, 2}}};
+  of_order.write(folder_ / "of_order.gguf");
+  for (const std::uint64_t rows : {2u, 1u}) {
+    for (const std::string name : {"blk.0.attn_q.order", "blk.7.extra.order"}) {
+      written(name, {64, rows});
+      const auto refusal = AllOf(HasSubstr(path()), HasSubstr(name), HasSubstr("2 dimensions (expected one"));
+      EXPECT_THAT(message_of([&] { config_from_gguf(Gguf::open(path())); }), refusal);
+      EXPECT_THAT(message_of([&] { quantize(path(), folder_ / "out.gguf", "q8_0"); }), refusal);
+      EXPECT_THAT(message_of([&] { weight_error(path(), plain()); }), refusal);
+      EXPECT_THAT(message_of([&] { weight_error(plain(), path()); }), refusal);
+      for (const std::string adapter : {"lora.gguf", "of_order.gguf"}) {
+        EXPECT_THAT(message_of([&] { merge_lora({path(), folder_ / adapter, folder_ / "out.gguf", 1, {}}); }), refusal);
+      }
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "out.gguf"));
+    }
+  }
+}
+
+TEST_F(InputOrderTest, an_adapter_of_an_order_is_refused) {
+  with({{kQ, random_order(kWidth, 1)}});
+  SmallAdapter adapter;
+  adapter.tensors = {{"blk.0.attn_q.order.lora_a", {64, 4}}, {"blk.0.attn_q.order.lora_b", {4, 1}}};
+  adapter.write(folder_ / "lora.gguf");
+  EXPECT_THAT(message_of([&] { merge_lora({path(), folder_ / "lora.gguf", folder_ / "out.gguf", 1, {}}); }),
+              AllOf(HasSubstr("lora.gguf"), HasSubstr("blk.0.attn_q.order.lora_a"), HasSubstr("adapts an order of columns")));
+}
+
 TEST_F(InputOrderTest, orders_go_into_packed_files_as_they_are) {
   const std::vector<std::uint32_t> order = random_order(kFfn, 5);
   const PackedModel packed = pack(with({{kDown, order}}), {}, folder_ / "cache");

@@ -48,7 +48,7 @@ def write_safetensors(path, tensors):
 
 
 def write_tokenizer(path, vocab=259):
-    """A tokenizer.model with one piece per byte, as the oracle's."""
+    """A tokenizer.model with one piece per byte, as the oracle's, and pieces that nothing uses up to `vocab`."""
     def varint(value):
         return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + varint(value >> 7)
 
@@ -56,17 +56,19 @@ def write_tokenizer(path, vocab=259):
         body = b"\x0a" + varint(len(text)) + text + b"\x15" + struct.pack("<f", 0) + b"\x18" + varint(kind)
         return b"\x0a" + varint(len(body)) + body
 
-    kinds = [(b"<unk>", 2), (b"<s>", 3), (b"</s>", 3)] + [(f"<0x{byte:02X}>".encode(), 6) for byte in range(vocab - 3)]
+    kinds = [(b"<unk>", 2), (b"<s>", 3), (b"</s>", 3)] + [(f"<0x{byte:02X}>".encode(), 6) for byte in range(256)]
+    kinds += [(f"<unused{at}>".encode(), 5) for at in range(len(kinds), vocab)]
     spaces = b"\x1a\x04\x18\x00\x20\x00"  # neither one before the text, nor fewer in it
     path.write_bytes(b"".join(piece(text, kind) for text, kind in kinds) + spaces)
 
 
-def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", seed=1, act_order=False, only=None, **settings):
+def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", seed=1, act_order=False, only=None, head=False,
+           **settings):
     """-> the oracle's Model of the values that the file stands for; {name without .qweight: (codes, scales, zeros)} in the file's order.
 
     `form`: gptq, gptq_v2, or gptqmodel, as that tool writes "gptq". `act_order`: inputs are of any group; "shared": of the same one in
-    all matrices that read them, as tools find it. `only`: names of the parts that have codes. `settings`: of quantize_config.json, over
-    those that the others say.
+    all matrices that read them, as tools find it. `only`: names of the parts that have codes. `head`: lm_head has some, too. `settings`: of
+    quantize_config.json, over those that the others say.
     """
     model, packed, tensors = random_model(shape, seed), {}, {}
     values = dict(model.weights)
@@ -77,7 +79,8 @@ def export(folder, shape=LLAMA, bits=4, group=32, symmetric=False, form="gptq", 
         if permuted:  # from alternating halves, as GGUF has them, to halves
             order = np.arange(len(weight)).reshape(-1, shape.head_dim // 2, 2).swapaxes(1, 2).reshape(-1)
             weight = weight[order]
-        if not layer or weight.ndim == 1 or (only and part not in only):
+        coded = (layer or (head and part == "output")) and weight.ndim > 1
+        if not coded or (only and part not in only):
             tensors[f"{exported}.{kind}"] = weight
             continue
         inputs = np.arange(weight.shape[1])

@@ -1,11 +1,13 @@
 """Models in GPTQ with act order (desc_act) keep their codes: columns stand group by group, and a tensor says which input each is for."""
+from dataclasses import replace
+
 import numpy as np
 import oracle
 import pytest
 import vitro
 from adapters import merged, random_adapter, write_adapter
 from conftest import ROOT
-from exporter import LLAMA, QWEN2, export
+from exporter import LLAMA, QWEN2, export, write_safetensors
 from test_convert import TEXT, types_of
 from vitro.errors import ConfigError
 from vitro.model.convert import convert
@@ -13,6 +15,7 @@ from vitro.model.convert import convert
 ORDERED = {  # as most published models are: desc_act: true
     "each_its_own": (LLAMA, dict(group=32, act_order=True)), "shared_by_input": (LLAMA, dict(group=32, act_order="shared")),
     "qwen2_8_bits": (QWEN2, dict(bits=8, group=64, act_order="shared")), "2_bits": (LLAMA, dict(bits=2, group=64, act_order=True)),
+    "with_the_head": (replace(LLAMA, vocab=264), dict(group=32, act_order=True, head=True)),  # whole words of its outputs
 }
 
 
@@ -22,9 +25,10 @@ def ordered(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp(request.param)
     shape, settings = ORDERED[request.param]
     model, _, _ = export(folder, shape, seed=len(request.param), **settings)
-    codes, values = folder / "codes.gguf", folder / "values.gguf"
+    codes, values, count = folder / "codes.gguf", folder / "values.gguf", 7 * shape.layers + settings.get("head", False)
     assert {key: found for key, found in convert(folder, codes).items() if key in ("matrices", "ordered", "as_values")} == {
-        "matrices": 7 * shape.layers, "ordered": 7 * shape.layers, "as_values": 0}
+        "matrices": count, "ordered": count, "as_values": 0}
+    assert ("output.order" in types_of(codes)) == settings.get("head", False)
     convert(folder, values, act_order="f32")
     export(folder, shape, seed=len(request.param), **settings | {"act_order": False})
     convert(folder, folder / "plain.gguf")
@@ -108,6 +112,24 @@ def test_gptq_of_a_model_with_act_order_is_refused(ordered, tmp_path):
     text.write_text(TEXT * 20)
     with pytest.raises(ConfigError, match="attn_q.order: columns stand in an order of their own"):
         vitro.quantize(codes, tmp_path / "out.gguf", "w2g32", gptq=vitro.Gptq(text))
+
+
+def test_groups_of_unequal_size_are_written_as_values(tmp_path):
+    model, packed, tensors = export(tmp_path, group=64)
+    name = "model.layers.1.mlp.gate_proj"
+    codes, scales, zeros = packed[name]
+    groups = np.where(np.arange(codes.shape[1]) == 3, 1, tensors[f"{name}.g_idx"]).astype(np.int32)
+    tensors[f"{name}.g_idx"] = groups
+    write_safetensors(tmp_path / "model.safetensors", tensors)
+    with pytest.raises(ConfigError, match="gate_proj.g_idx: group 0 has 63 inputs"):
+        convert(tmp_path, tmp_path / "model.gguf")
+    found = convert(tmp_path, tmp_path / "model.gguf", act_order="f32")
+    assert found["as_values"] == 1 and found["matrices"] == 7 * LLAMA.layers - 1
+    expected = scales.astype(np.float32)[:, groups] * (codes - zeros[:, groups]).astype(np.float32)
+    kind, dims, begin = types_of(tmp_path / "model.gguf")["blk.1.ffn_gate.weight"]
+    assert kind == 0 and dims == [codes.shape[1], codes.shape[0]]
+    values = np.frombuffer((tmp_path / "model.gguf").read_bytes(), np.float32, expected.size, begin)
+    assert (values.reshape(expected.shape) == expected).all()
 
 
 @pytest.mark.parametrize("group, values", [(32, "f32"), (64, "f16")])

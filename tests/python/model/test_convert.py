@@ -118,7 +118,8 @@ def set_config(folder, name, **values):
 
 
 @pytest.mark.parametrize("part, change, words", [
-    ("g_idx", lambda x: np.where(np.arange(len(x)) == 3, 1, x).astype(np.int32), ("group 0 has 63 inputs", "64 in each")),
+    ("g_idx", lambda x: np.where(np.arange(len(x)) == 3, 1, x).astype(np.int32),
+     ("group 0 has 63 inputs", "64 in each", "--act-order f32")),
     ("g_idx", lambda x: x + np.int32(1), ("input 64 is of group 2", "0 to 1")),
     ("qweight", lambda x: x[:-1], ("I32 [15, 192]", "I32 [16, 192]")),
     ("qzeros", lambda x: x.astype(np.float32), ("is F32",)),

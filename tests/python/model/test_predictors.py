@@ -1,11 +1,14 @@
 """`vitro predictors`: built from a model's own gates, and what they cost and save in a run."""
 import json
+from dataclasses import replace
 
+import gguf
 import numpy as np
+import oracle
 import pytest
 import vitro
 from conftest import ROOT
-from vitro.model.predictors import act, low_rank
+from vitro.model.predictors import Options, act, low_rank, make_predictors
 
 MODELS = ROOT / "configs" / "models" / "embedded"
 RELU, MIXTURE, TEXT = MODELS / "stories-reglu-3m.f16.gguf", MODELS / "stories-moe-6m.f16.gguf", MODELS / "eval.txt"
@@ -71,6 +74,32 @@ def test_a_run_knows_its_precision_and_when_it_measures_its_recall(native, tmp_p
     assert plain["metrics"]["predictor_recall"] is None and measured["metrics"]["predictor_recall"] > 0.9
     assert plain["metrics"]["predictor_precision"] == measured["metrics"]["predictor_precision"]
     assert plain["metrics"]["flash_bytes_read"]["decode"] < measured["metrics"]["flash_bytes_read"]["decode"]
+
+
+def test_predictors_of_a_gate_with_columns_in_an_order_are_those_of_the_gate_without(tmp_path):
+    """A predictor reads the input as it is in a run, whatever order the Gate's columns have in the file."""
+    model, rng = oracle.random_model(oracle.Shape(activation="relu"), seed=4), np.random.default_rng(2)
+    ordered = replace(model, weights=dict(model.weights))
+    for layer in range(model.shape.layers):
+        order = rng.permutation(model.shape.width).astype(np.int32)
+        ordered.weights[f"blk.{layer}.ffn_gate.weight"] = np.ascontiguousarray(model.weights[f"blk.{layer}.ffn_gate.weight"][:, order])
+        ordered.weights[f"blk.{layer}.ffn_gate.order"] = order
+    text, made = tmp_path / "text.txt", {}
+    text.write_text("".join(chr(c) for c in rng.integers(97, 123, 300)))
+    for name, weights in (("plain", model), ("ordered", ordered)):
+        oracle.write_gguf(weights, tmp_path / f"{name}.gguf")
+        rows = make_predictors(tmp_path / f"{name}.gguf", text, tmp_path / f"{name}.out.gguf", Options(rank=16))
+        tensors = gguf.GGUFReader(tmp_path / f"{name}.out.gguf").tensors
+        made[name] = rows, {tensor.name: tensor.data.astype(np.float32) for tensor in tensors if ".fc" in tensor.name}
+    (plain_rows, plain), (rows, found) = made["plain"], made["ordered"]
+    for part in ("fc1", "fc2"):  # the first layer sees the same inputs, bit by bit
+        assert (found[f"blk.0.{part}.weight"] == plain[f"blk.0.{part}.weight"]).all(), part
+    for layer in range(model.shape.layers):
+        product, expected = (of[f"blk.{layer}.fc2.weight"] @ of[f"blk.{layer}.fc1.weight"] for of in (found, plain))
+        assert np.abs(product - expected).max() < 0.01 * np.abs(expected).max()
+        assert rows[layer]["recall"] == pytest.approx(plain_rows[layer]["recall"], abs=0.01)
+    judged = [vitro.perplexity(tmp_path / f"{name}.out.gguf", text, overrides=DECODING)["nll"] for name in made]
+    assert judged[1] == pytest.approx(judged[0], abs=1e-2)
 
 
 @pytest.mark.all
