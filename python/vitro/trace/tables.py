@@ -142,8 +142,8 @@ def _fill_from_json(connection: "duckdb.DuckDBPyConnection", path: Path) -> None
         for part in reader.columns(json_pieces.events(path)):
             for table, found in part.items():
                 _insert(connection, f"json_{table}", _table(_OF_JSON[table], found))
-    connection.execute('CREATE TABLE places (place BIGINT, "group" TEXT, track TEXT)')
-    _insert(connection, "places", _table([("place", "BIGINT"), ("group", "TEXT"), ("track", "TEXT")], reader.places()))
+        connection.execute('CREATE TABLE places (place BIGINT, "group" TEXT, track TEXT)')
+        _insert(connection, "places", _table([("place", "BIGINT"), ("group", "TEXT"), ("track", "TEXT")], reader.places()))
     connection.execute(_SLICES_OF_JSON)
     _put_in_order(connection, "json_spans", _SPANS_OF_JSON)
     connection.execute(_REST_OF_JSON)
