@@ -37,8 +37,9 @@ def test_there_may_be_none(tmp_path, monkeypatch, text):
 
 
 @pytest.mark.parametrize("text", ["", "{}", "3", '"text"', "[1, 2", "[1 2]", "[1,]", '{"traceEvents": 3}', '{"traceEvents": [1]', "[1] x",
-                                  '{"traceEvents": [1] "a": 2}', "{3: [1]}", '{"a" 3}', '{"a": 1}', "[" * 50_000, '["\x01"]', "[1}", "[2.]", "[2.",
-                                  "[1e]", "[1e-", "[-]"])
+                                  '{"traceEvents": [1] "a": 2}', "{3: [1]}", '{"a" 3}', '{"a": 1}', "[" * 50_000, '["\x01"]', "[1}",
+                                  "[2.]",
+                                  "[2.", "[1e]", "[1e-", "[-]"])
 @pytest.mark.parametrize("piece", [1, 1 << 20])
 def test_what_is_no_trace_is_named(tmp_path, monkeypatch, text, piece):
     monkeypatch.setattr(json_pieces, "PIECE", piece)
