@@ -27,10 +27,13 @@ def said(tree: str, resolved: Mapping[str, Any], attached: Sequence[dict[str, An
 
 
 class Budgets:
-    """Those that were found, so that points of a sweep that differ in budget or seed alone are tried once."""
+    """Those that were found, so that points of a sweep that differ in budget or seed alone are tried once, also where nothing was found."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float | None = None) -> None:
+        """limit_s: of each trial."""
+        self._limit_s = limit_s
         self._known: dict[str, dict[str, Any]] = {}
+        self._nothing: dict[str, int] = {}  # the budget from which on there is nothing to say
 
     def told(self, error: VitroError, tree: str, resolved: Mapping[str, Any], attached: Sequence[dict[str, Any]]) -> VitroError:
         """The error, or one that says besides which budget is enough."""
@@ -41,18 +44,25 @@ class Budgets:
 
     def _found(self, tree, resolved, attached):
         memory = resolved.get("memory") or {}
-        given = quantities.parse(memory["budget"], "bytes") if memory.get("budget") is not None else None
+        budget = None if memory.get("ffn_in_dram") is not None else memory.get("budget")  # which share is enough depends on the budget
+        given = None if budget is None else quantities.parse(budget, "bytes")
         alike = {key: value for key, value in resolved.items() if key not in _NO_MATTER} | {
-            "memory": {key: value for key, value in memory.items() if key != "budget"},
+            "memory": {key: value for key, value in memory.items() if budget is None or key != "budget"},
             "workload": {key: value for key, value in (resolved.get("workload") or {}).items() if key != "seed"}}
-        key = json.dumps(alike, sort_keys=True)
-        if given is not None and key in self._known:
-            return self._known[key] if given < self._known[key]["budget"] else None
+        key = json.dumps([budget is None, alike], sort_keys=True)
+        if key in self._nothing and (given is None or given >= self._nothing[key]):
+            return None
+        if key in self._known:
+            return self._known[key] if given is None or given < self._known[key]["budget"] else None
         try:
-            found = process.call("smallest_budget", tree, attached=[one for one in attached if one["name"] != "scorer"])
-        except (ConfigError, RunError):
-            return None  # then the run's own error is all there is to say
-        if found is not None and given is not None:
+            found = process.call("smallest_budget", tree, attached=[one for one in attached if one["name"] != "scorer"],
+                                 limit_s=self._limit_s)
+        except (ConfigError, RunError):  # then the run's own error is all there is to say
+            self._nothing[key] = 0
+            return None
+        if found is None:
+            self._nothing[key] = given or 0  # it is enough, and so are larger ones
+        else:
             self._known[key] = found
         return found
 

@@ -107,7 +107,7 @@ def _run(jobs, store, on, workers, limits, progress):
     if not waiting:
         return
     waiting = [waiting[index] for index in spread(len(waiting))]  # for the time that remains, and for who looks at the first rows
-    enough = budgets.Budgets()
+    enough = budgets.Budgets(limits.seconds)
     with places.opened(on, workers=workers) as place:
         while waiting:
             theirs: list[Job] = []

@@ -73,7 +73,7 @@ class JsonEvents:
             self._groups[event["pid"]] = text(event["args"]["name"]).rpartition(": ")[2]  # "vitro sim: units"
         elif kind == "M" and event["name"] == "thread_name":
             # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
-            self._tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", event["args"]["name"])
+            self._tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", text(event["args"]["name"]))
 
 
 def rows_of(events: Iterable[Any]) -> tuple[tuple[Row, ...], tuple[Row, ...], tuple[Row, ...]]:
@@ -105,12 +105,14 @@ def _flow_rows(flows: dict[int, list[Row]]) -> tuple[Row, ...]:
         if request is not None:
             taken = (kernel[1], kernel[2], kernel[3], kernel[5]) if kernel is not None else (None,) * 4
             rows.append((flow, request[3], request[3] + request[4], request[5], *taken))
-    return tuple(sorted(rows, key=lambda row: row[1]))
+    return tuple(sorted(rows, key=lambda row: (row[1], row[0])))
 
 
 def text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    if not value.isascii():
+        value.encode()  # half of a pair is in no table and on no terminal
     return value
 
 
@@ -129,4 +131,4 @@ def _flow(value: Any) -> int:
 
 
 def _detail(args: dict[str, Any] | None) -> str:
-    return " ".join(str(value) for value in (args or {}).values())
+    return text(" ".join(str(value) for value in (args or {}).values()))

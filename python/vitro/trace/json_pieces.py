@@ -1,6 +1,7 @@
 """The events of a trace in JSON, one by one, from a file in bounded pieces: an object whose `traceEvents` is a list, or that list."""
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 PIECE = 1 << 20         # bytes that are read together
 MOST_VALUE = 64 << 20   # characters of one event
 _SPACE = " \t\n\r"
+_GOES_ON = re.compile(r"(\.|[eE][+-]?)?")  # behind a number at the end of a piece
 _decode = json.JSONDecoder().raw_decode
 
 
@@ -73,13 +75,13 @@ class _Text:
         return self.taken
 
     def value(self) -> Any:
-        """One value, which is held as a whole; of a number what is there must have an end."""
+        """One value, which is held as a whole; a number at the end of what is there may go on: 2 of 2.5."""
         self.peek()
         wanted = PIECE
         while True:
             try:
                 value, end = _decode(self._held, self._at)
-                if end < len(self._held) or self._ended:
+                if self._ended or not (_GOES_ON.fullmatch(self._held, end) if isinstance(value, (int, float)) else end == len(self._held)):
                     self._at = end
                     return value
             except ValueError:

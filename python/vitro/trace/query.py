@@ -1,11 +1,13 @@
 """SQL over the spans, counters and flows of a trace, by DuckDB."""
+import io
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
+import pyarrow
 from pyarrow import csv, parquet
 
 from ..base.whole_files import in_place
@@ -39,20 +41,40 @@ def query(trace: str | os.PathLike[str], sql: str) -> "pandas.DataFrame":
 
 
 def query_to(trace: str | os.PathLike[str], sql: str, file: str | os.PathLike[str]) -> int:
-    """The same into a file, .parquet or .csv, as the rows come: memory is for one part of them. -> how many there are."""
+    """The same into a file, .parquet or .csv, as the rows come: memory is for one part of them. -> how many there are. Raises ConfigError
+    besides for columns that the format can not hold. Where it raises, what was there before stays."""
     path = Path(file)
     if path.suffix not in (".parquet", ".csv"):
         raise ConfigError(f"{path}: is of no format that is written (expected a name that ends in .parquet or .csv)")
     count = 0
-    with _answered(trace, sql) as answer, in_place(path) as unfinished:
+    with in_place(path) as unfinished, unfinished.open("wb") as sink, _answered(trace, sql) as answer:  # a wrong path is told first
         reader = arrow_reader(answer, _PART)
-        writer = (parquet.ParquetWriter(unfinished, reader.schema, compression="zstd") if path.suffix == ".parquet"
-                  else csv.CSVWriter(unfinished, reader.schema))
-        with writer:
-            for part in reader:
-                writer.write_batch(part)
-                count += part.num_rows
+        try:
+            with _writer(path, sink, reader.schema) as writer:
+                for part in reader:
+                    writer.write_batch(part)
+                    count += part.num_rows
+        except (pyarrow.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # of the file, not of the query
+                raise
+            raise ConfigError(f"trace query: {_said(error, sql)}") from None
     return count
+
+
+def _writer(path: Path, sink: BinaryIO, columns: pyarrow.Schema) -> "parquet.ParquetWriter | csv.CSVWriter":
+    """Raises ConfigError for columns that the format can not hold."""
+    for column in columns:  # Arrow does not tell which one it is
+        try:
+            with _opened(path, io.BytesIO(), pyarrow.schema([column])) as writer:
+                writer.write_table(pyarrow.table([pyarrow.nulls(1, column.type)], [column.name]))
+        except pyarrow.ArrowException:
+            raise ConfigError(f"trace query: column {column.name!r} is {column.type}, which {path.suffix} can not hold (expected "
+                              "`CAST(... AS TEXT)`)") from None
+    return _opened(path, sink, columns)
+
+
+def _opened(path: Path, sink: BinaryIO, columns: pyarrow.Schema) -> "parquet.ParquetWriter | csv.CSVWriter":
+    return parquet.ParquetWriter(sink, columns, compression="zstd") if path.suffix == ".parquet" else csv.CSVWriter(sink, columns)
 
 
 @contextmanager

@@ -1,4 +1,6 @@
 """Rows of a trace that stay in DuckDB, as a sequence: read in batches whenever somebody goes through them."""
+import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
@@ -13,7 +15,8 @@ _BATCH = 2_000  # rows that are objects at a time
 
 
 class Rows(Sequence[Row]):
-    """The rows of one table, in its order. As many may be there as a disk holds. Immutable."""
+    """The rows of one table, in its order. As many may be there as a disk holds. Immutable. Equal to the tuple of
+    the same rows; has no hash."""
 
     def __init__(self, tables: "Tables", table: str) -> None:
         self._tables, self._table = tables, table
@@ -31,15 +34,34 @@ class Rows(Sequence[Row]):
 
     def __getitem__(self, at: int | slice) -> Row | tuple[Row, ...]:
         if isinstance(at, slice):
-            begin, end, step = at.indices(len(self))
-            if step == 1:
-                return tuple(self._asked("SELECT * FROM {} LIMIT ? OFFSET ?", max(0, end - begin), begin))
-            return tuple(self[index] for index in range(begin, end, step))
-        wanted = at + len(self) if at < 0 else at
-        row = next(self._asked("SELECT * FROM {} LIMIT 1 OFFSET ?", wanted), None) if wanted >= 0 else None
+            wanted = range(*at.indices(len(self)))
+            if not wanted:
+                return ()
+            first, last = sorted((wanted[0], wanted[-1]))
+            found = tuple(itertools.islice(self._between(first, last + 1), 0, None, abs(wanted.step)))
+            return found if wanted.step > 0 else found[::-1]
+        index = operator.index(at)
+        place = index + len(self) if index < 0 else index
+        row = next(self._between(place, place + 1), None) if place >= 0 else None
         if row is None:
-            raise IndexError(f"row {at} of {len(self)}")
+            raise IndexError(f"row {index} of {len(self)}")
         return row
+
+    def __reversed__(self) -> Iterator[Row]:
+        for end in range(len(self), 0, -_BATCH):
+            yield from reversed(list(self._between(max(0, end - _BATCH), end)))
+
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """By one walk. Raises ValueError where it is not there."""
+        begin, end, _ = slice(start, stop).indices(len(self))
+        for at, row in enumerate(self._between(begin, end), begin):
+            if row == value:
+                return at
+        raise ValueError(f"{value!r} is no row of {self._table}")
+
+    def __reduce__(self) -> tuple[type, tuple[tuple[Row, ...]]]:
+        """A copy, or what another process gets, is a tuple: all rows, in memory."""
+        return tuple, (tuple(self),)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Rows, tuple, list)):
@@ -49,7 +71,15 @@ class Rows(Sequence[Row]):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} rows of {self._table}>"
+        return f"<rows of {self._table}, closed>" if self._tables.closed else f"<{len(self)} rows of {self._table}>"
+
+    @property
+    def closed(self) -> bool:
+        return self._tables.closed
+
+    def close(self) -> None:
+        """Removes the rows of this trace from disk, those of its other tables as well."""
+        self._tables.close()
 
     def of_track(self, group: str, track: str) -> Iterator[Row]:
         return self._asked('SELECT * FROM {} WHERE "group" = ? AND track = ?', group, track)
@@ -61,6 +91,10 @@ class Rows(Sequence[Row]):
     def frames(self, rows: int) -> "Iterator[pandas.DataFrame]":
         """All of them, so many at a time."""
         return self._tables.frames(f"SELECT * FROM {self._table}", rows)
+
+    def _between(self, begin: int, end: int) -> Iterator[Row]:
+        """Those whose numbers are from `begin` to before `end`: tables are only ever added to, so that is the number of the row."""
+        return self._asked("SELECT * FROM {} WHERE rowid >= ? AND rowid < ?", begin, end)
 
     def _asked(self, sql: str, *values: Any) -> Iterator[Row]:
         cursor = self._tables.cursor()

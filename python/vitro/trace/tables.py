@@ -1,5 +1,4 @@
 """A trace as tables of DuckDB. What does not fit in `MEMORY` is in files, so memory does not grow with the trace."""
-import tempfile
 import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 
 from ..errors import ConfigError
-from . import json_pieces
+from . import json_pieces, scratch
 from .json_events import JsonEvents, told_of
 from .perfetto import BEGIN, COUNTER, END, Events
 
@@ -79,17 +78,23 @@ DROP TABLE json_spans; DROP TABLE json_counters; DROP TABLE json_bound; DROP TAB
 
 
 class Tables:
-    """The tables of opened(), for as long as somebody has this object or rows of it."""
+    """The tables of opened(), for as long as somebody has this object or rows of it, or until close()."""
 
     def __init__(self, path: Path) -> None:
         """Raises ConfigError as opened() does."""
         held = ExitStack()
         self._connection = held.enter_context(opened(path))
-        self._close = weakref.finalize(self, held.close)
+        self.close = weakref.finalize(self, held.close)  # more than once, too
+
+    @property
+    def closed(self) -> bool:
+        return not self.close.alive
 
     def cursor(self) -> "duckdb.DuckDBPyConnection":
-        """One of its own for each walk through rows, so that several may be under way."""
-        return self._connection.cursor()
+        """One of its own for each walk through rows, so that several may be under way. Raises ConfigError after close()."""
+        if self.closed:
+            raise ConfigError("trace: was closed, and its rows are gone (expected load_trace() again)")
+        return _quiet(self._connection.cursor())
 
     def frame(self, sql: str) -> "pandas.DataFrame":
         with self.cursor() as cursor:
@@ -116,8 +121,9 @@ def opened(path: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
         raise ConfigError(f"{path}: reading it needs the package duckdb, which can not be imported ({error}; expected "
                           "`pip install 'vitro[perfetto]'`)") from None
     events = None if path.suffix == ".json" else Events(path)
-    with tempfile.TemporaryDirectory(prefix="vitro-trace-") as folder:
-        with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": folder}) as connection:
+    with scratch.folder() as folder:
+        with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(folder)}) as connection:
+            _quiet(connection)
             try:
                 if events is None:
                     _fill_from_json(connection, path)
@@ -127,6 +133,10 @@ def opened(path: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
                 said = " ".join(str(error).split())
                 raise ConfigError(f"{path}: can not be read with {MEMORY} and the folder {folder}: {said}") from None
             yield connection
+
+
+def _quiet(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+    return connection.execute("SET enable_progress_bar = false")  # it goes to stdout, of `python -c` as well
 
 
 def arrow_reader(asked: "duckdb.DuckDBPyRelation", rows: int) -> pyarrow.RecordBatchReader:
@@ -142,8 +152,8 @@ def _fill_from_json(connection: "duckdb.DuckDBPyConnection", path: Path) -> None
         for part in reader.columns(json_pieces.events(path)):
             for table, found in part.items():
                 _insert(connection, f"json_{table}", _table(_OF_JSON[table], found))
-    connection.execute('CREATE TABLE places (place BIGINT, "group" TEXT, track TEXT)')
-    _insert(connection, "places", _table([("place", "BIGINT"), ("group", "TEXT"), ("track", "TEXT")], reader.places()))
+        connection.execute('CREATE TABLE places (place BIGINT, "group" TEXT, track TEXT)')
+        _insert(connection, "places", _table([("place", "BIGINT"), ("group", "TEXT"), ("track", "TEXT")], reader.places()))
     connection.execute(_SLICES_OF_JSON)
     _put_in_order(connection, "json_spans", _SPANS_OF_JSON)
     connection.execute(_REST_OF_JSON)

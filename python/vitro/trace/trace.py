@@ -33,13 +33,31 @@ class Trace:
     """Spans and counters over simulated or real time, in microseconds from the beginning of the run.
 
     Of a large file the rows are read again whenever they are gone through: all that is here but `spans`, `counters`, `flows` and the
-    conversions holds a part of them at a time."""
+    conversions holds a part of them at a time. Their temporary files are there until nobody has the trace or its rows, or until close():
+
+    >>> with vitro.load_trace("out/run") as trace:
+    ...     trace.summary()
+    """
 
     span_rows: Sequence[Row]  # of (group, track, name, begin_us, dur_us, detail)
     counter_rows: Sequence[Row]  # of (group, counter, at_us, value)
     flow_rows: Sequence[Row] = ()  # of _FLOW, where the trace has them
 
+    def close(self) -> None:
+        """Removes temporary files of rows at once. Such rows are gone then; those in memory stay."""
+        for rows in (self.span_rows, self.counter_rows, self.flow_rows):
+            if isinstance(rows, Rows):
+                rows.close()
+
+    def __enter__(self) -> "Trace":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def __repr__(self) -> str:  # a notebook prints it, and it may hold millions of rows
+        if isinstance(self.span_rows, Rows) and self.span_rows.closed:
+            return "Trace(closed)"
         return f"Trace({len(self.span_rows)} spans, {len(self.counter_rows)} counter values, {self.end_us / 1e3:.3g} ms)"
 
     def _repr_html_(self) -> str:

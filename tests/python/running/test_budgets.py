@@ -4,7 +4,8 @@ import re
 import pytest
 import vitro
 from conftest import ROOT
-from vitro.errors import ConfigError
+from vitro.errors import ConfigError, Overtime
+from vitro.execute.task import Limits
 from vitro.running import budgets, experiments
 
 QUICKSTART = ROOT / "experiments" / "quickstart.yaml"
@@ -148,3 +149,45 @@ def test_points_of_a_sweep_say_it_and_those_that_differ_in_budget_or_seed_are_tr
     errors = [error for error in frame["error"] if isinstance(error, str)]
     assert len(errors) == 4 and len({smallest(error) for error in errors}) == 1
     assert [error.split(" is too little")[0].rpartition(": ")[2] for error in errors] == ["300 KiB"] * 2 + ["1 MiB"] * 2
+
+
+FOUND = {"budget": 2 ** 22, "tried": 2 ** 20, "at_least": False}
+SHARE = {"budget": 0, "tried": 2 ** 30, "share": 0.4, "at_least": False}
+
+
+@pytest.mark.parametrize("answer, points, trials, said", [
+    (FOUND, [{"budget": "1 MiB"}, {"budget": "2 MiB"}, {"budget": "4 MiB"}], 1, [True, True, False]),
+    (FOUND, [{}, {}, {"budget": "1 MiB"}, {}], 2, [True] * 4),
+    (None, [{"budget": "2 MiB"}, {"budget": "2 MiB"}, {"budget": "4 MiB"}], 1, [False] * 3),
+    (None, [{"budget": "4 MiB"}, {"budget": "2 MiB"}, {"budget": "2 MiB"}], 2, [False] * 3),
+    (None, [{}, {}], 1, [False] * 2),
+    (vitro.RunError("fails"), [{"budget": "4 MiB"}, {"budget": "2 MiB"}, {"budget": "8 MiB"}], 1, [False] * 3),
+    (vitro.RunError("fails"), [{"ffn_in_dram": "10%"}] * 3, 1, [False] * 3),
+    (Overtime("too long"), [{"budget": "4 MiB"}, {"budget": "2 MiB"}], 1, [False] * 2),
+    (SHARE, [{"ffn_in_dram": "10%"}, {"ffn_in_dram": "10%"}, {"ffn_in_dram": "20%"}], 2, [True] * 3),
+    (SHARE, [{"ffn_in_dram": "10%", "budget": "4 MiB"}] * 2 + [{"ffn_in_dram": "10%", "budget": "8 MiB"}], 2, [True] * 3),
+], ids=["found", "no budget", "enough", "a smaller one", "nothing", "failed", "share failed", "overtime", "share", "share of a budget"])
+def test_what_was_tried_is_remembered(monkeypatch, answer, points, trials, said):
+    asked = []
+
+    def call(function, tree, *, attached, limit_s):
+        asked.append((function, limit_s))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+    monkeypatch.setattr(budgets.process, "call", call)
+    known, error = budgets.Budgets(7.5), vitro.RunError("these do not fit")
+    told = [known.told(error, "tree", {"memory": memory, "workload": {"seed": seed}}, []) for seed, memory in enumerate(points)]
+    assert asked == [("smallest_budget", 7.5)] * trials and [one is not error for one in told] == said
+
+
+def test_points_of_a_sweep_limit_the_trials_as_themselves(native, tmp_path, monkeypatch):
+    limits, call = [], budgets.process.call
+
+    def counted(function, *args, **more):
+        limits.append(more.get("limit_s") if function == "smallest_budget" else None)
+        return call(function, *args, **more)
+    monkeypatch.setattr(budgets.process, "call", counted)
+    (tmp_path / "study.yaml").write_text(f"include: {QUICKSTART}\nsweep:\n  memory.budget: [300 KiB, 64 MiB]\n")
+    frame = vitro.sweep(tmp_path / "study.yaml", overrides=SHORT | {"engine.policy": "dense"}, limits=Limits(300))
+    assert [limit for limit in limits if limit] == [300] and "smallest that works is" in frame["error"][0]

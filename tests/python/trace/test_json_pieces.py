@@ -23,13 +23,23 @@ def test_events_come_one_by_one_wherever_pieces_end(tmp_path, monkeypatch, form,
     assert read(tmp_path, form, monkeypatch, piece) == EVENTS
 
 
+@pytest.mark.parametrize("piece", [1, 2, 3, 5, 1 << 20])
+@pytest.mark.parametrize("form", ["[{}]", '{{"a": 2.5, "b":1e-3,"c":-7.25e1 , "traceEvents": [{}], "d":2.5,"e": 1e-3}}'],
+                         ids=["list", "object"])
+def test_numbers_are_whole_wherever_pieces_end(tmp_path, monkeypatch, form, piece):
+    numbers = "2.5,1e-3, 1E+2 ,-0.25e1, 2 ,30,-4,1e5"
+    assert read(tmp_path, form.format(numbers), monkeypatch, piece) == [2.5, 0.001, 100.0, -2.5, 2, 30, -4, 100000.0]
+
+
 @pytest.mark.parametrize("text", ["[]", '{"traceEvents": []}', '{"a": [], "traceEvents": [ ] }'])
 def test_there_may_be_none(tmp_path, monkeypatch, text):
     assert read(tmp_path, text, monkeypatch, 2) == []
 
 
 @pytest.mark.parametrize("text", ["", "{}", "3", '"text"', "[1, 2", "[1 2]", "[1,]", '{"traceEvents": 3}', '{"traceEvents": [1]', "[1] x",
-                                  '{"traceEvents": [1] "a": 2}', "{3: [1]}", '{"a" 3}', '{"a": 1}', "[" * 50_000, '["\x01"]', "[1}"])
+                                  '{"traceEvents": [1] "a": 2}', "{3: [1]}", '{"a" 3}', '{"a": 1}', "[" * 50_000, '["\x01"]', "[1}",
+                                  "[2.]",
+                                  "[2.", "[1e]", "[1e-", "[-]"])
 @pytest.mark.parametrize("piece", [1, 1 << 20])
 def test_what_is_no_trace_is_named(tmp_path, monkeypatch, text, piece):
     monkeypatch.setattr(json_pieces, "PIECE", piece)

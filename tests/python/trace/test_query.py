@@ -1,10 +1,15 @@
 """SQL over a trace."""
+import contextlib
 import sys
 
+import pandas
 import pytest
+import vitro.trace.query
+from pyarrow import parquet
 from test_trace import counter, perfetto, span
+from vitro.base.whole_files import in_place
 from vitro.errors import ConfigError
-from vitro.trace.query import query
+from vitro.trace.query import query, query_to
 
 
 @pytest.fixture
@@ -76,3 +81,67 @@ def test_where_duckdb_lacks_its_extra_is_named(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "duckdb", None)
     with pytest.raises(ConfigError, match=r"pip install 'vitro\[sql\]'"):
         query(folder, "SELECT 1")
+
+
+READ = {".parquet": lambda path: parquet.read_table(path).to_pandas(), ".csv": pandas.read_csv}
+LATE = "SELECT CASE WHEN i < 50000 THEN i ELSE error('too late') END AS i FROM range(60000) AS t(i)"
+
+
+@pytest.mark.parametrize("ending", READ)
+def test_rows_go_to_a_file_as_they_come(folder, tmp_path, ending):
+    path = tmp_path / f"rows{ending}"
+    assert query_to(folder, "SELECT at_us, value FROM counters ORDER BY 1", path) == 2
+    assert READ[ending](path).to_numpy().tolist() == [[0, 4], [9, 14]]
+    assert query_to(folder, "SELECT i, 'a,\"' || i AS t FROM range(25000) AS r(i)", path) == 25_000
+    assert READ[ending](path).iloc[-1].tolist() == [24_999, 'a,"24999']
+
+
+@pytest.mark.parametrize("ending", READ)
+@pytest.mark.parametrize("sql, said", [
+    (LATE, "too late"), ("SELECT CAST(name AS INT) FROM spans", "Could not convert"), ("SELECT nope FROM spans", "not found"),
+    ("SELECT 1; SELECT 2", "has 2 statements")], ids=["late", "cast", "unknown", "two"])
+def test_an_error_is_one_message_and_what_was_there_stays(fake, folder, tmp_path, ending, sql, said):
+    path = tmp_path / f"rows{ending}"
+    path.write_text("before")
+    with pytest.raises(ConfigError) as caught:
+        query_to(folder, sql, path)
+    assert str(caught.value).startswith("trace query: ") and said in str(caught.value) and "\n" not in str(caught.value)
+    answer = fake("trace", "query", folder, sql, "--out", path)
+    assert answer.code == 2 and said in " ".join(answer.err.split())
+    assert path.read_text() == "before" and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("ending, value, kind", [(".csv", "[1, 2]", "list"), (".csv", "INTERVAL 1 DAY", "interval"),
+                                                 (".csv", "{'a': 1}", "struct"), (".parquet", "INTERVAL 1 DAY", "interval")])
+def test_a_column_that_a_format_can_not_hold_is_named(folder, tmp_path, ending, value, kind):
+    with pytest.raises(ConfigError, match=f"trace query: column 'odd' is .*{kind}.*, which {ending} can not hold"):
+        query_to(folder, f"SELECT 1 AS a, {value} AS odd", tmp_path / f"rows{ending}")
+    assert not list(tmp_path.glob("*rows*")) and not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("ending", READ)
+def test_where_it_can_not_be_written_the_trace_is_not_read(folder, tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(vitro.trace.query, "_answered", None)
+    (tmp_path / f"a{ending}").mkdir()
+    with pytest.raises(ConfigError, match="is a folder"):
+        query_to(folder, "SELECT 1", tmp_path / f"a{ending}")
+    with pytest.raises(FileNotFoundError) as caught:
+        query_to(folder, "SELECT 1", tmp_path / "nowhere" / f"a{ending}")
+    assert caught.value.filename == str(tmp_path / "nowhere" / f"a{ending}")
+    with pytest.raises(ConfigError, match="ends in .parquet or .csv"):
+        query_to(folder, "SELECT 1", tmp_path / "rows.txt")
+
+
+@contextlib.contextmanager
+def full(path):
+    with in_place(path) as unfinished:
+        unfinished.symlink_to("/dev/full")
+        yield unfinished
+
+
+@pytest.mark.parametrize("ending", READ)
+def test_a_full_disk_is_told_of_the_file(folder, tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(vitro.trace.query, "in_place", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        query_to(folder, "SELECT i FROM range(100000) AS t(i)", tmp_path / f"rows{ending}")
+    assert caught.value.filename == str(tmp_path / f"rows{ending}")

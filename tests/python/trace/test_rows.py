@@ -1,6 +1,8 @@
 """Rows of a trace that stay on disk: the same answers as rows in memory, and no more memory for more of them."""
+import copy
 import gc
 import json
+import pickle
 import random
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import vitro
 from conftest import ROOT
 from packet_bytes import begin, end, track
 from vitro import plot
-from vitro.trace import query, trace
+from vitro.trace import query, rows, trace
 from vitro.trace.rows import Rows
 from vitro.trace.where import where
 
@@ -37,7 +39,7 @@ def test_rows_on_disk_are_those_in_memory(native, both):
     memory, disk = both
     assert isinstance(disk.span_rows, Rows) and isinstance(memory.span_rows, tuple)
     assert disk.span_rows == memory.span_rows and disk.counter_rows == memory.counter_rows
-    assert sorted(disk.flow_rows) == sorted(memory.flow_rows) and len(memory.flow_rows) > 100
+    assert disk.flow_rows == memory.flow_rows and len(memory.flow_rows) > 100
     assert disk.span_rows != memory.span_rows[:-1] and disk.span_rows != memory.counter_rows
 
 
@@ -77,13 +79,67 @@ def test_rows_are_a_sequence(native, both):
     memory, disk = (each.span_rows for each in both)
     for at in (0, 3, -1, -len(memory)):
         assert disk[at] == memory[at]
-    for cut in (slice(2, 7), slice(-3, None), slice(8, 2), slice(0, 9, 4), slice(5, 0, -2)):
+    for cut in (slice(2, 7), slice(-3, None), slice(8, 2), slice(0, 9, 4), slice(5, 0, -2), slice(None, None, -1), slice(None, None, 7),
+                slice(-1, 3, -100), slice(0, 0), slice(3, 4), slice(4, 9, -1)):
         assert disk[cut] == memory[cut]
     for at in (len(memory), -len(memory) - 1):
         with pytest.raises(IndexError, match=f"row {at} of {len(memory)}"):
             disk[at]
+    with pytest.raises(TypeError):
+        disk["3"]
+    assert list(reversed(disk)) == list(reversed(memory)) and len(memory) > 2 * rows._BATCH
     assert list(zip(disk, disk)) == list(zip(memory, memory)), "two walks at once"
     assert repr(disk) == f"<{len(memory)} rows of spans>" and memory[7] in disk
+
+
+def test_index_is_that_of_the_sequence(native, both):
+    memory, disk = (each.span_rows for each in both)
+    wanted = memory[11]
+    for bounds in ((), (5,), (-len(memory),), (11, 12), (0, len(memory) + 5), (-len(memory) - 9,)):
+        assert disk.index(wanted, *bounds) == memory.index(wanted, *bounds)
+    for value, *bounds in ((wanted, 0, 11), (wanted, 12), (None,), (wanted, -1)):
+        with pytest.raises(ValueError, match="is no row of spans"):
+            disk.index(value, *bounds)
+    assert disk.count(wanted) == memory.count(wanted)
+
+
+def test_steps_reversed_and_index_are_one_walk(native, both, monkeypatch):
+    asked, disk = [], both[1].span_rows
+    walk = Rows._asked
+    monkeypatch.setattr(Rows, "_asked", lambda self, sql, *values: asked.append(sql) or walk(self, sql, *values))
+    for what, most in ((lambda: disk[::3], 2), (lambda: disk[::-1], 2), (lambda: disk.index(disk[len(disk) - 1]), 4),
+                       (lambda: list(reversed(disk)), 2 + len(disk) // rows._BATCH)):
+        asked.clear()
+        what()
+        assert len(asked) <= most, asked
+
+
+@pytest.mark.parametrize("copied", [lambda trace: pickle.loads(pickle.dumps(trace)), copy.deepcopy], ids=["pickle", "deepcopy"])
+def test_a_copy_has_its_rows_in_memory(native, both, copied):
+    memory, disk = both
+    found = copied(disk)
+    assert type(found.span_rows) is tuple and found == memory and found.summary() == memory.summary()
+
+
+def test_a_trace_that_was_closed_has_no_files_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
+    (tmp_path / "t").mkdir()
+    (tmp_path / "trace.pftrace").write_bytes(b"".join([*DESCRIBED, begin(10, 2, "a"), end(20, 2)]))
+    with vitro.load_trace(tmp_path) as found:
+        assert len(found.span_rows) == 1 and len(list((tmp_path / "t").iterdir())) == 1
+    assert not list((tmp_path / "t").iterdir())
+    found.close()
+    assert repr(found) == "Trace(closed)" and repr(found.span_rows) == "<rows of spans, closed>"
+    for asked in (lambda: list(found.counter_rows), lambda: found.span_rows[0], found.summary, found.to_pandas,
+                  lambda: list(found.batches())):
+        with pytest.raises(vitro.ConfigError, match="trace: was closed"):
+            asked()
+
+
+def test_closing_leaves_rows_in_memory(native, both):
+    with both[0] as found:
+        pass
+    assert found.span_rows and "spans" in repr(found)
 
 
 def test_a_query_of_a_large_file_in_json_reads_it_in_parts(native, both, tmp_path, monkeypatch):
@@ -97,10 +153,10 @@ def test_files_are_there_as_long_as_the_trace(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
     (tmp_path / "t").mkdir()
     (tmp_path / "trace.pftrace").write_bytes(b"".join([*DESCRIBED, begin(10, 2, "a"), end(20, 2)]))
-    rows = vitro.load_trace(tmp_path).span_rows
+    held = vitro.load_trace(tmp_path).span_rows
     gc.collect()
-    assert len(rows) == 1 and len(list((tmp_path / "t").iterdir())) == 1
-    del rows
+    assert len(held) == 1 and len(list((tmp_path / "t").iterdir())) == 1
+    del held
     gc.collect()
     assert not list((tmp_path / "t").iterdir())
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packet_bytes import begin, counted, end, field, packet, track
 from vitro.errors import ConfigError
-from vitro.trace import tables
+from vitro.trace import tables, trace
 from vitro.trace.perfetto import Events
 from vitro.trace.query import query
 
@@ -112,3 +112,13 @@ def test_a_packet_that_can_not_be_read_is_named_with_its_place(tmp_path, fake, b
 def test_text_that_is_no_text_has_marks_in_it(tmp_path):
     odd = [packet(field(60, field(1, 2) + field(2, b"cpu\xff"))), begin(1, 2, b"mul\xc3\x28", b"\xfe"), end(2, 2)]
     assert loaded(tmp_path, odd).span_rows == (("", "cpu\ufffd", "mul\ufffd(", 0.001, 0.001, "\ufffd"),)
+
+
+@pytest.mark.parametrize("whole", [0, 1 << 20], ids=["in pieces", "whole"])
+@pytest.mark.parametrize("name", ["process_name", "thread_name"])
+def test_a_name_that_is_no_text_is_one_message_in_json(tmp_path, monkeypatch, name, whole):
+    monkeypatch.setattr(trace, "WHOLE", whole)
+    (tmp_path / "trace.json").write_text('[{"ph": "M", "pid": 1, "tid": 1, "name": "%s", "args": {"name": "a: \\ud800"}},'
+                                         ' {"ph": "X", "pid": 1, "tid": 1, "name": "a", "ts": 1, "dur": 2}]' % name)
+    with pytest.raises(ConfigError, match="trace.json: is not a Perfetto trace .UnicodeEncodeError"):
+        query(tmp_path, "SELECT * FROM spans")
