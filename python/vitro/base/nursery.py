@@ -84,15 +84,21 @@ class Nursery:
         except OSError:  # ended, and its children with it
             pass
 
-
     def leave(self):
         """In a fork of the process that made it: it stays that one's, and its next child here is None."""
         self.close.detach()
         self._socket.close()
 
 
-_nurseries = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [one.leave() for one in list(_nurseries)])
+_nurseries: weakref.WeakSet[Nursery] = weakref.WeakSet()
+
+
+def _leave_all():
+    for one in list(_nurseries):
+        one.leave()
+
+
+os.register_at_fork(after_in_child=_leave_all)
 
 
 def _end(connection, process):
