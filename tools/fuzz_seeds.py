@@ -116,7 +116,7 @@ def models(folder):
     for family in FAMILIES:
         of_family(folder / f"{family}.gguf", family)
     formats(folder / "formats.gguf")
-    ordered(folder / "ordered.gguf")
+    of_family(folder / "ordered.gguf", "llama", {"orders"})
 
 
 # What each has beside or in place of what Llama has.
@@ -125,9 +125,9 @@ FAMILIES = {"qwen3": {"heads"}, "bitnet-b1.58": {"sub_norms"}, "qwen2moe": {"bia
             "deepseek": {"mixture", "shared", "leading_dense"}}
 
 
-def of_family(path, family):
+def of_family(path, family, has=None):
     """One layer, or two where the first is dense, of float32 zeros: width 8, so that all of it is a few KB."""
-    has, width, heads, ffn, experts = FAMILIES[family], 8, 2, 8, 2
+    has, width, heads, ffn, experts = has or FAMILIES[family], 8, 2, 8, 2
     head = width // heads
     out = gguf.GGUFWriter(path, family)
     out.add_context_length(8)
@@ -173,6 +173,9 @@ def of_family(path, family):
                 if "biases" in has:
                     add(f"{block}.{name}.bias", width)
         add(f"{block}.attn_output.weight", width, width)
+        if "orders" in has:  # of columns
+            for name in ("attn_q", "attn_k", "ffn_down"):
+                out.add_tensor(f"{block}.{name}.order", np.arange(width, dtype=np.int32)[::-1].copy())
         if "heads" in has or "whole" in has:
             for name in ("attn_q_norm", "attn_k_norm"):
                 add(f"{block}.{name}.weight", head if "heads" in has else width)
@@ -194,16 +197,6 @@ def of_family(path, family):
                 add(f"{block}.ffn_{name}_shexp.weight", *shape)
             if "gated" in has:
                 add(f"{block}.ffn_gate_inp_shexp.weight", width)
-    finish(out)
-
-
-def ordered(path):
-    """Of Llama's shape, with the columns of three matrices in an order of their own."""
-    out = gguf.GGUFWriter(path, "llama")
-    metadata(out, "llama")
-    tensors(out, False, True, 0)
-    for name in ("attn_q", "attn_k", "ffn_down"):
-        out.add_tensor(f"blk.0.{name}.order", np.arange(WIDTH, dtype=np.int32)[::-1].copy())
     finish(out)
 
 
