@@ -1,7 +1,7 @@
 """A trace as tables of DuckDB. What does not fit in `MEMORY` is in files, so memory does not grow with the trace."""
 import weakref
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,7 +136,10 @@ def opened(path: Path) -> "Iterator[duckdb.DuckDBPyConnection]":
 
 
 def _quiet(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
-    return connection.execute("SET enable_progress_bar = false")  # it goes to stdout, of `python -c` as well
+    import duckdb
+    with suppress(duckdb.InvalidInputException):  # notebooks have none that could be set
+        connection.execute("SET enable_progress_bar = false")  # it goes to stdout, of `python -c` as well
+    return connection
 
 
 def arrow_reader(asked: "duckdb.DuckDBPyRelation", rows: int) -> pyarrow.RecordBatchReader:

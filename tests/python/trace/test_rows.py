@@ -7,13 +7,14 @@ import random
 import subprocess
 import sys
 
+import duckdb
 import numpy
 import pytest
 import vitro
 from conftest import ROOT
 from packet_bytes import begin, end, track
 from vitro import plot
-from vitro.trace import query, rows, trace
+from vitro.trace import query, rows, tables, trace
 from vitro.trace.rows import Rows
 from vitro.trace.where import where
 
@@ -212,3 +213,13 @@ def test_memory_does_not_grow_with_the_rows(tmp_path, kind):
         assert answer["count"] == 3 * spans
         peaks.append(answer["mb"])
     assert path.stat().st_size > 120_000_000 and peaks[1] - peaks[0] < 100, peaks
+
+
+def test_a_notebook_that_can_not_draw_progress_bars_reads_traces():
+    class Connection:
+        """As DuckDB's in Jupyter without ipywidgets."""
+
+        def execute(self, sql):
+            raise duckdb.InvalidInputException("Could not change the progress bar setting")
+    connection = Connection()
+    assert tables._quiet(connection) is connection
