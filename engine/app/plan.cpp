@@ -11,7 +11,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/model/gguf.hpp"
 #include "engine/model/pack_plan.hpp"
-#include "engine/ops/variants.hpp"
+#include "engine/ops/product_contract.hpp"
 #include "engine/parts/engine_config.hpp"
 
 namespace vitro {
@@ -112,19 +112,28 @@ std::string contract_at(const Node& engine, std::string_view key, const std::vec
   return node != nullptr && node->is_scalar() && std::ranges::count(choices, node->text()) > 0 ? node->text() : "";
 }
 
-VariantId contract_named(std::string_view name) { return name == "fp16" ? variant::kHmx : variant::by_name(name); }
+// cores: of a core's products; accelerator: of an accelerator's own, none where it has that of the cores.
+struct Contracts {
+  VariantId cores{}, accelerator{};
+  bool operator==(const Contracts&) const = default;
+};
 
-// As product_contract() chooses: the first one asked for that weights of each format have, else float32.
-bool same_in_all_formats(const Node& experiment, const std::vector<VariantId>& one, const std::vector<VariantId>& other) {
+// None also for "same", and for what is not stated.
+Contracts contracts_named(const std::string& cores, const std::string& accelerator) {
+  return {variant::by_key(cores), variant::by_key(accelerator)};
+}
+
+// Whether an accelerator's products come to the same with the weights of each format that the model has.
+bool same_in_all_formats(const Node& experiment, const Contracts& one, const Contracts& other) {
   if (one == other) return true;
   const nlohmann::ordered_json formats = plan_facts(experiment).at("contracts");
-  return std::ranges::all_of(formats.begin(), formats.end(), [&](const nlohmann::ordered_json& has) {
-    const auto first = [&](const std::vector<VariantId>& asked) {
-      const auto found = std::ranges::find_if(asked, [&](VariantId id) { return std::ranges::count(has, variant::name(id)) > 0; });
-      return found == asked.end() ? variant::kFloat : *found;
+  for (const auto& [name, unused] : formats.items()) {
+    const auto contract = [format = *format_by_name(name)](const Contracts& asked) {
+      return product_contract({.all = asked.cores, .accelerator = asked.accelerator}, {.accelerator = true}, format, Layout::rows);
     };
-    return first(one) == first(other);
-  });
+    if (contract(one) != contract(other)) return false;
+  }
+  return true;
 }
 
 [[noreturn]] void refuse_contract(const Node& given, const std::string& key, const std::string& balanced_in, const std::string& expected) {
@@ -139,21 +148,15 @@ bool same_in_all_formats(const Node& experiment, const std::vector<VariantId>& o
 void check_contracts(const Node& experiment, const Node& own, const Node& chosen) {
   const char *const cores_key = "products.numerics", *const accelerator_key = "placement.activations";
   const std::string cores = contract_at(chosen, cores_key, numerics_choices()), stated = contract_at(own, cores_key, numerics_choices());
-  if (!cores.empty() && !stated.empty() && !same_in_all_formats(experiment, {contract_named(stated)}, {contract_named(cores)})) {
+  if (!cores.empty() && !stated.empty() && !same_in_all_formats(experiment, contracts_named(stated, ""), contracts_named(cores, ""))) {
     refuse_contract(*own.find_path(cores_key), "engine.products.numerics", cores, cores);
   }
   const std::string asked = contract_at(own, accelerator_key, activations_choices());
   if (asked.empty() || chosen.find_path("placement.unit") == nullptr) return;
   const std::string planned = contract_at(chosen, accelerator_key, activations_choices());
   const bool as_cores = planned.empty() || planned == "same";
-  const auto of_accelerator = [&](const std::string& name, const std::string& beside) {
-    std::vector<VariantId> in_order;
-    if (!name.empty() && name != "same") in_order.push_back(contract_named(name));
-    if (!beside.empty()) in_order.push_back(contract_named(beside));
-    return in_order;
-  };
   const std::string &run = stated.empty() ? cores : stated, &made = cores.empty() ? stated : cores;
-  if (same_in_all_formats(experiment, of_accelerator(asked, run), of_accelerator(planned, made))) return;
+  if (same_in_all_formats(experiment, contracts_named(run, asked), contracts_named(made, planned))) return;
   const std::string known = cores.empty() ? "" : fmt::format(" ({})", cores);
   refuse_contract(*own.find_path(accelerator_key), "engine.placement.activations", as_cores ? "that of the cores" + known : planned,
                   as_cores ? "same" : planned);

@@ -45,6 +45,8 @@ VariantId by_name(std::string_view text) {
   return VariantId::none;
 }
 
+VariantId by_key(std::string_view value) { return value == "fp16" ? kHmx : by_name(value); }
+
 std::size_t int8_block(Format weights) { return has_k_tiles(weights) ? kBlock : block_elements(weights); }
 
 bool supports(VariantId id, Format weights, Layout layout) {

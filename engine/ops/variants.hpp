@@ -75,6 +75,7 @@ inline constexpr VariantId kOfMatmuls[] = {kFloat, kInt8, kInt8Tables, kInt16Tab
 std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "int8_rows", "hmx", "a16", ..., "none"
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
+VariantId by_key(std::string_view value);  // as keys of experiments name it, which call kHmx fp16; none when unknown
 // Activations that share a scale in kInt8: as many as the weights that do, 32 with K-quants.
 std::size_t int8_block(Format weights);
 bool supports(VariantId id, Format weights, Layout layout);

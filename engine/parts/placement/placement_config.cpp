@@ -108,7 +108,7 @@ VariantId read_activations(Reader& reader, const PlacementConfig& placement) {
   if (placement.kind == "cores" && placement.unit.empty() && std::ranges::all_of(placement.units, is_core_name)) {
     reader.fail("activations", "is of an accelerator's matmuls (expected one among the units, such as npu or hexagon)");
   }
-  return name == "fp16" ? variant::kHmx : variant::by_name(name);
+  return variant::by_key(name);
 }
 
 // How the worker of a Hexagon carries matmuls out; a simulated one has its device file.

@@ -28,9 +28,9 @@ ProductsConfig read_products(Reader reader, std::string_view own, bool repack) {
   ProductsConfig products;
   products.isa = reader.text("isa", "auto");
   const std::string numerics = reader.choice("numerics", numerics_choices(), own);
-  products.matmul = numerics == "fp16" ? variant::kHmx : variant::by_name(numerics);
+  products.matmul = variant::by_key(numerics);
   const std::string prefill = reader.choice("prefill_numerics", {"same", "fp16", "int8_rows"}, "same");
-  if (prefill != "same") products.prefill_matmul = prefill == "fp16" ? variant::kHmx : variant::kInt8Rows;
+  if (prefill != "same") products.prefill_matmul = variant::by_key(prefill);
   const std::string codes = reader.choice("codes", {"automatic", "lut", "dot"}, "automatic");
   products.codes = codes == "lut" ? CodeMatmul::look_up : codes == "dot" ? CodeMatmul::dot : CodeMatmul::automatic;
   if (products.codes == CodeMatmul::dot && (products.matmul == variant::kInt8Tables || products.matmul == variant::kInt16Tables)) {

@@ -275,6 +275,9 @@ TEST(ComputeFunction, unknown_sets_are_the_users_mistake_and_the_message_lists_t
 TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
   for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kReference}) EXPECT_EQ(variant::by_name(variant::name(id)), id);
   EXPECT_EQ(variant::by_name("float64"), VariantId::none);
+  EXPECT_EQ(variant::by_key("fp16"), variant::kHmx);
+  EXPECT_EQ(variant::by_key("int8_rows"), variant::kInt8Rows);
+  EXPECT_EQ(variant::by_key("same"), VariantId::none);
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_0, Layout::tiled));
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::f16, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kFloat, Format::q4_0, Layout::tiled));
