@@ -13,23 +13,28 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from building import RESULTS, ROOT, Tally, built, failure, fuzz_command, fuzz_targets, tail
 from soak import soak
 
-# The thread sanitizer is for tests of what has threads, and of what they call. Other stages run all that they can build.
-TSAN = re.compile(r"host|machine|parts|transformer|neuron_cluster")
+# The thread sanitizer is for tests of what has threads, and a whole run on the real machine (`vitro-device`).
+TSAN = re.compile(r"^(host|machine)_test|^vitro-device$")
 PARSE = re.compile(r"^(base|model|traces)_test(\.1)?$")
 THREADS = re.compile(r"^(host|machine)_test(\.1)?$")
-QUICK, ALL = ("release", "pytest", "smoke"), ("release", "pytest", "asan", "tsan", "aarch64", "fuzz")
+# An emulated processor is for what depends on the processor: kernels, formats, files and threads, and a whole run (`vitro-device`).
+AARCH64 = re.compile(r"^(base|tensor|quant|ops|kernels|model|machine|host)_test|^vitro-device$")
+QUICK, ALL = ("release", "pytest", "smoke"), ("release", "aarch64", "pytest", "asan", "tsan", "fuzz")
 FUZZ_RUNS = 20000
+CORES = len(os.sched_getaffinity(0))
 
 
 def main():
-    stages = {"release": lambda: ctest("release", every=options.all), "pytest": lambda: pytest(options.all), "smoke": smoke,
-              "asan": lambda: sanitizer("asan"), "tsan": lambda: sanitizer("tsan", TSAN), "aarch64": lambda: sanitizer("aarch64"),
-              "fuzz": fuzz}
+    # Python tests run what aarch64 builds, if it is there.
+    stages = {"release": lambda: ctest("release", every=options.all), "aarch64": lambda: sanitizer("aarch64", AARCH64),
+              "pytest": lambda: pytest(options.all), "smoke": smoke, "asan": lambda: sanitizer("asan"),
+              "tsan": lambda: sanitizer("tsan", TSAN), "fuzz": fuzz}
     parser = argparse.ArgumentParser(prog="./vitro test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help=f"every test: {', '.join(ALL)}; without it {', '.join(QUICK)}")
     parser.add_argument("--only", metavar="STAGE,...", help=f"of {', '.join(stages)}")
@@ -88,7 +93,7 @@ def ctest(preset, names=None, every=True):
     report = folder / "ctest.junit"
     select = ["-R", "^(" + "|".join(map(re.escape, names)) + ")$"] if names else []
     env = os.environ | {"GTEST_OUTPUT": f"xml:{folder}/"} | ({} if every else {"VITRO_FEW_CASES": "1"})
-    command = ["ctest", "--test-dir", build, "-j2", "--timeout", "1500", "--no-tests=error", "--output-junit", report, *select]
+    command = ["ctest", "--test-dir", build, f"-j{CORES}", "--timeout", "1500", "--no-tests=error", "--output-junit", report, *select]
     run = subprocess.run(command, env=env, capture_output=True, text=True)
     if not report.exists():
         return failure(f"{preset}: ctest", tail(run.stdout + run.stderr))
@@ -129,10 +134,10 @@ def pytest(every):
     report = RESULTS / "pytest.xml"
     report.unlink(missing_ok=True)
     # VITRO_ALL_BUILT: tests of the real extension module must then run, not skip.
-    # By file: what a module's fixtures make is made once. Three on two cores, since many tests wait for what they have started.
+    # By file: what a module's fixtures make is made once. More than cores, since many tests wait for what they have started.
     # In the order of tests/python/conftest.py, not those of most tests first.
-    command = [sys.executable, "-m", "pytest", "--tb=short", "-n3", "--dist=loadfile", "--no-loadscope-reorder", f"--junitxml={report}",
-               *([] if every else ["-m", "not all"]), "tests/tidy", "tests/python"]
+    command = [sys.executable, "-m", "pytest", "--tb=short", f"-n{CORES + CORES // 2}", "--dist=loadfile", "--no-loadscope-reorder",
+               f"--junitxml={report}", *([] if every else ["-m", "not all"]), "tests/tidy", "tests/python"]
     run = subprocess.run(command, cwd=ROOT, env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
     tally = junit(report, "pytest") if report.exists() else Tally()
     if run.returncode and tally.failed == 0:
@@ -147,14 +152,16 @@ def fuzz():
     if wrong:
         return wrong
     tally = Tally()
-    for name in fuzz_targets(build):
-        command = [*fuzz_command(build / name, RESULTS / "fuzz"), f"-runs={FUZZ_RUNS}", "-max_total_time=120"]
-        run = subprocess.run(command, capture_output=True, text=True, errors="replace")
-        if run.returncode:
-            tally.fail(f"fuzz: {Path(name).name}", tail(run.stderr))
-        else:
-            tally.passed += 1
+    with ThreadPoolExecutor(CORES) as pool:
+        for one in pool.map(fuzzed, [build / name for name in fuzz_targets(build)]):
+            tally.add(one)
     return tally
+
+
+def fuzzed(program):
+    command = [*fuzz_command(program, RESULTS / "fuzz"), f"-runs={FUZZ_RUNS}", "-max_total_time=120"]
+    run = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    return failure(f"fuzz: {program.name}", tail(run.stderr)) if run.returncode else Tally(passed=1)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 // Runs each kernel of a Hexagon worker in the emulator and prints how many packets its functions executed, as JSON.
 //
-//   hexagon-costs [WORKER]      WORKER: another one than this build's
+//   hexagon-costs [WORKER [KERNEL...]]      WORKER: another one than this build's; KERNEL: names of those to run, all without any
 //
 // Kernels compute on zeros: none of them branches on data.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "engine/host/hexagon_qemu.hpp"
 #include "engine/host/hexagon_session.hpp"
@@ -183,10 +185,12 @@ Json measure(HexagonSession& session, Kernel kernel) {
           {"packets", functions}};
 }
 
-int run(const std::string& worker) {
+int run(const std::string& worker, const std::set<std::string>& names) {
   HexagonSession session(make_qemu_hexagon({worker, {}, 64 * MiB, 8 * MiB}));
   Json all = Json::array();
-  for (const Kernel& kernel : kernels()) all.push_back(measure(session, kernel));
+  for (const Kernel& kernel : kernels()) {
+    if (names.empty() || names.contains(kernel.name)) all.push_back(measure(session, kernel));
+  }
   std::puts(all.dump(1).c_str());
   return 0;
 }
@@ -196,7 +200,7 @@ int run(const std::string& worker) {
 
 int main(int argc, char** argv) {
   try {
-    return vitro::run(argc > 1 ? argv[1] : "");
+    return vitro::run(argc > 1 ? argv[1] : "", {argv + std::min(argc, 2), argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "hexagon-costs: %s\n", error.what());
     return 1;

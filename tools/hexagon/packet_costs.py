@@ -56,7 +56,8 @@ COMPILER, DISASSEMBLER, EMULATOR = "clang++-19", "llvm-objdump-19", "qemu-hexago
 COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "-std=c++20", "-O2", "-ffreestanding", "-fno-builtin",
           "-fno-exceptions", "-fno-rtti"]
 # As cmake/hexagon.cmake builds the worker; V73 is the newest that clang 19 compiles for.
-WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-nostdlib", "-static", "-fuse-ld=lld"]
+WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-c"]
+LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
 WORKER_FILES = ("attention_work", "block_kernels", "block_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels",
@@ -101,8 +102,21 @@ def compile_with(flags, names, root, out):
     return out
 
 
+def compile_worker(root, folder, names=WORKER_FILES):
+    """An object for each source, in `folder`."""
+    for name in names:
+        compile_with(WORKER, [name], root, Path(folder) / f"{name}.o")
+
+
+def link_worker(folder):
+    objects = [Path(folder) / f"{name}.o" for name in WORKER_FILES]
+    subprocess.run([shutil.which(COMPILER), *LINK, *objects, "-o", Path(folder) / "worker"], check=True)
+    return Path(folder) / "worker"
+
+
 def build_worker(root, folder):
-    return compile_with(WORKER, WORKER_FILES, root, Path(folder) / "worker")
+    compile_worker(root, folder)
+    return link_worker(folder)
 
 
 def loops(disassembly):
@@ -135,9 +149,9 @@ def static_packets(root, folder, name="float_kernels", trip=TRIP, flags=FLOAT):
     return {kernel: found[kernel] / trip[kernel] for kernel in trip}, found
 
 
-def executed_packets(tool, worker):
-    """-> {kernel: (weights, {function: packets}, rows, tile, rows of the largest tile)} of one run of each kernel."""
-    out = subprocess.run([tool, worker], check=True, capture_output=True, text=True).stdout
+def executed_packets(tool, worker, *kernels):
+    """-> {kernel: (weights, {function: packets}, rows, tile, rows of the largest tile)} of one run of each kernel, or of those named."""
+    out = subprocess.run([tool, worker, *kernels], check=True, capture_output=True, text=True).stdout
     return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1), entry["tile"],
                               entry["most_rows"])
             for entry in json.loads(out)}
@@ -272,13 +286,7 @@ def table_lines(executed, static):
 WRITTEN = "# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/design/hexagon.md)."
 
 
-def measured(tool, root):
-    with tempfile.TemporaryDirectory() as folder:
-        return executed_packets(tool, build_worker(root, folder))
-
-
-def document(tool, root, executed=None):
-    executed = executed or measured(tool, root)
+def document(root, executed):
     with tempfile.TemporaryDirectory() as folder:
         static, trips = static_packets(root, folder)
     lines = [WRITTEN, "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
@@ -341,8 +349,9 @@ def main():
     parser.add_argument("--ieee", type=Path, default=ROOT / "configs/kernels/hexagon-v79.yaml")
     parser.add_argument("--layouts", type=Path, default=ROOT / "configs/kernels/hexagon-v75-layouts.yaml")
     options = parser.parse_args()
-    executed = measured(options.tool, options.root)
-    for path, text in ((options.out, document(options.tool, options.root, executed)), (options.ieee, ieee_document(executed, options.root)),
+    with tempfile.TemporaryDirectory() as folder:
+        executed = executed_packets(options.tool, build_worker(options.root, folder))
+    for path, text in ((options.out, document(options.root, executed)), (options.ieee, ieee_document(executed, options.root)),
                        (options.layouts, layouts_document(options.root))):
         path.write_text(text)
         print(f"{path}: {len(text.splitlines())} lines")

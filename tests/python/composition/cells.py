@@ -2,7 +2,7 @@
 import itertools
 import random
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +42,8 @@ PRODUCTS = {
 GPU_PRODUCTS = ("method image", "method buffer")  # of GPUs alone, which are among no common parts
 # The matrix leaves these to the pairs and the draws.
 PAIRED_PRODUCTS = (*GPU_PRODUCTS, "int8 outliers", "int16 tables", "method two_level", "method scaled_tables")
+# Methods of an NPU alone, which cores pass over: in the matrix where one computes. The pairs hold each of them with everything else.
+NPU_PRODUCTS = tuple(f"method {name}" for name in ("fused", "convert", "copy", "scatter", "uncoalesced", "native"))
 
 KV = {"dram": {}, "flash": {"kv.dram_tokens": 4, "kv.block_tokens": 4}, "int8_fp8": {"kv.format": "int8_fp8"},
       "staged": {"kv.format": "int8_fp8", "placement.kv": "staged"},
@@ -64,7 +66,7 @@ WORKLOADS = {
              "scaling": {"method": "beam_search", "samples": 4, "width": 2, "step": {"max_tokens": 3},
                          "scorer": {"kind": "log_probability"}}},
 }
-PAIRED_WORKLOADS = ("kept in flash", "restored")
+PAIRED_WORKLOADS = ("kept", "kept in flash", "restored")
 CLUSTERS = ("clusters", "hot", "llmflash", "llmflash window", "clusters in dram", "every neuron", "hot apart", "bundled experts", "prompts",
             "streamed hot")
 # Others with one more key: a graph for each launch of experts, and moves and parts of norms and attention that a core computes.
@@ -75,6 +77,7 @@ HALF = ("streamed", "every neuron", "paged experts", "streamed experts", "bundle
         "cached experts", "expert cache", "no look-ahead", "exact experts", "streamed hot")  # of FFNs
 APART = {"weights.bundle": False, "weights.two_phases": False, "weights.eviction": "none"}
 SPARE = "cpu7"  # of the simulated phone, at work in no cell
+ON_NPU = ("hot", "layers", "experts")  # of the common parts
 GPU = ("core and gpu", "gpu matmuls")  # on host an OpenCL device
 COMMON = ("dense", "paged", "clusters", "hot", "llmflash", "layers", "experts")  # the matrix holds these with everything else
 PARTS = (*COMMON, "streamed", "cores and unit", "clusters in dram", "every neuron", "paged experts", "streamed experts",
@@ -112,17 +115,20 @@ def pairs():
     """-> few cells that hold every pair of values of any two axes which some cell holds. Greedy, the same each time."""
     cells = all_cells()
     random.Random(1).shuffle(cells)
-    numbers: dict = {}  # of pairs
-    of_cell = np.array([[numbers.setdefault(pair, len(numbers)) for pair in itertools.combinations(vars(cell).items(), 2)]
-                        for cell in cells])
+    values = [np.unique([getattr(cell, field.name) for cell in cells], return_inverse=True)[1] for field in fields(Cell)]
+    limit = max(map(np.max, values)) + 1
+    two_axes = itertools.combinations(range(len(values)), 2)
+    both = np.stack([(number * limit + values[a]) * limit + values[b] for number, (a, b) in enumerate(two_axes)], axis=1)
+    of_cell = np.unique(both, return_inverse=True)[1].reshape(both.shape)  # the numbers of a cell's pairs
+    holders = np.split(of_cell.ravel().argsort(kind="stable") // of_cell.shape[1], np.bincount(of_cell.ravel()).cumsum()[:-1])
     new = np.full(len(cells), of_cell.shape[1])  # pairs of each cell that no chosen one has
-    held = np.zeros(len(numbers), bool)
+    held = np.zeros(len(holders), bool)
     chosen = []
     while not held.all():
         best = int(new.argmax())
         chosen.append(cells[best])
         for pair in of_cell[best][~held[of_cell[best]]]:
-            new -= (of_cell == pair).any(axis=1)
+            new[holders[pair]] -= 1
         held[of_cell[best]] = True
     return chosen
 

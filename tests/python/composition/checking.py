@@ -4,8 +4,8 @@ import sys
 
 import pytest
 from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import (COMMON, GPU, KV, MODELS, OTHERS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS, PRODUCTS, all_cells, contract_of,
-                   embedding_apart, experiment, like_itself, oracle, outcome)
+from cells import (COMMON, GPU, KV, MODELS, NPU_PRODUCTS, ON_NPU, OTHERS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS,
+                   PRODUCTS, all_cells, contract_of, embedding_apart, experiment, like_itself, oracle, outcome)
 from conftest import opencl_platforms
 from draw import ADAPTERS
 from oracle import random_model, write_gguf
@@ -88,8 +88,9 @@ def check(cell, weights, right):
 
 
 def matrix(machine):
-    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, staged keys and values, and what
-    else is PAIRED are paired and drawn."""
+    """-> lists of cells that together are the whole matrix on a machine; other parts than the common ones, staged keys and values, what
+    else is PAIRED, and methods of an NPU where none computes are paired and drawn."""
     cells = [cell for cell in all_cells() if cell.parts in COMMON and cell.kv not in PAIRED_KV and cell.machine == machine
-             and cell.model in MODELS and cell.workload not in PAIRED_WORKLOADS and cell.products not in PAIRED_PRODUCTS]
+             and cell.model in MODELS and cell.workload not in PAIRED_WORKLOADS and cell.products not in PAIRED_PRODUCTS
+             and (cell.products not in NPU_PRODUCTS or (machine == "sim" and cell.parts in ON_NPU))]
     return [cells[first:first + 24] for first in range(0, len(cells), 24)]

@@ -29,16 +29,37 @@ def changed_tree(tmp_path, file, old, new):
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory):
+    """The worker of this tree, beside the objects that it is linked from."""
+    return packet_costs.build_worker(ROOT, tmp_path_factory.mktemp("worker"))
+
+
+@pytest.fixture(scope="module")
+def measured(worker):
+    """All kernels of this tree: a minute of the emulator."""
+    return packet_costs.executed_packets(TOOL, worker)
+
+
+@pytest.fixture
+def executed(worker, tmp_path):
+    def of(root, source, kernel):
+        """-> what a kernel executes in a tree whose worker differs in one source: weights, {function: packets}."""
+        folder = shutil.copytree(worker.parent, tmp_path / "worker")
+        packet_costs.compile_worker(root, folder, [source])
+        return packet_costs.executed_packets(TOOL, packet_costs.link_worker(folder), kernel)[kernel][:2]
+    return of
+
+
 @pytest.mark.all
 @needs_tools
-def test_the_committed_packets_are_those_of_the_kernels_as_they_are():
+def test_the_committed_packets_are_those_of_the_kernels_as_they_are(measured):
     if packet_costs.versions() not in COMMITTED.read_text():
         pytest.skip(f"the committed packets were counted with other versions than {packet_costs.versions()}")
     if not packet_costs.fixed_addresses():
         pytest.skip("the compiler's choices depend on addresses, which this machine randomises")
-    executed = packet_costs.measured(TOOL, ROOT)
-    assert packet_costs.document(TOOL, ROOT, executed) == COMMITTED.read_text()
-    assert packet_costs.ieee_document(executed, ROOT) == COMMITTED.with_name("hexagon-v79.yaml").read_text()
+    assert packet_costs.document(ROOT, measured) == COMMITTED.read_text()
+    assert packet_costs.ieee_document(measured, ROOT) == COMMITTED.with_name("hexagon-v79.yaml").read_text()
     assert packet_costs.layouts_document(ROOT) == COMMITTED.with_name("hexagon-v75-layouts.yaml").read_text()
 
 
@@ -113,29 +134,28 @@ def test_the_table_holds_what_the_models_ask_for():
 
 @pytest.mark.all
 @needs_tools
-def test_an_instruction_less_in_attention_is_seen(tmp_path):
+def test_an_instruction_less_in_attention_is_seen(tmp_path, executed):
     """Half of the tiles of values are not stored: wrong, and cheaper."""
     root = changed_tree(tmp_path, "hvx_worker/strip_kernels.cpp", "    *b++ = Q6_V_hi_W(both);\n", "")
-    weights, packets, *_ = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))["attention"]
+    weights, packets = executed(root, "strip_kernels", "attention")
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["attention"]["exp_f32"]["packets_per_weight"]
     assert (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / weights < 0.97 * committed
 
 
 @pytest.mark.all
 @needs_tools
-def test_an_instruction_less_in_blocks_of_int8_is_seen(tmp_path):
+def test_an_instruction_less_in_blocks_of_int8_is_seen(tmp_path, executed):
     """Nibbles that keep their offset, and sums that are not converted: wrong, and cheaper."""
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hmx"]["dma"]["int8"]["q4_0"]
     low, high = "Q6_Vb_vsub_VbVb(Q6_V_vand_VV(both, mask), eight)", "Q6_Vb_vsub_VbVb(Q6_V_vand_VV(shifted_nibbles(both), mask), eight)"
     root = changed_tree(tmp_path / "nibbles", "hvx_worker/block_kernels.cpp", low, "both")
     source = root / "engine/kernels/hexagon/hvx_worker/block_kernels.cpp"
     source.write_text(source.read_text().replace(high, "shifted_nibbles(both)"))
-    (tmp_path / "worker").mkdir()
-    weights, packets, *_ = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path / "worker"))["q4_0 blocks"]
+    weights, packets = executed(root, "block_kernels", "q4_0 blocks")
     assert sum(packets.values()) / weights < 0.9 * committed["packets_per_weight"]
     sums = "I::subtract(I::add_word(sums[r], magic), magic)"
     root = changed_tree(tmp_path / "sums", "float_stages.hpp", sums, "I::from_float(sums[r])")
-    static, _ = packet_costs.static_packets(root, tmp_path / "worker")
+    static, _ = packet_costs.static_packets(root, tmp_path)
     of_four_rows = committed["packets_per_sum"] + committed["packets_per_block"] / 4
     assert static["qf_scale_sums"] < 0.95 * of_four_rows
 
@@ -165,12 +185,12 @@ def test_the_tile_that_the_search_chooses_needs_the_fewest_packets():
 
 @pytest.mark.all
 @needs_tools
-def test_a_slower_loop_of_the_chosen_tile_is_seen(tmp_path):
+def test_a_slower_loop_of_the_chosen_tile_is_seen(tmp_path, executed):
     root = changed_tree(tmp_path, "hvx_worker/lut_kernels.cpp", "    const HVX_Vector* w = vectors_at(planes);\n",
                         '    const HVX_Vector* w = vectors_at(planes);\n' + '    asm volatile("nop");' * 40)
-    executed = packet_costs.executed_packets(TOOL, packet_costs.build_worker(root, tmp_path))
+    weights, packets = executed(root, "lut_kernels", "lut w2g64")
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["lut"]["w2g64"]["packets_per_mac"]
-    assert packet_costs.per_weight(executed, "lut w2g64", "hvx_lut_linear") > 1.1 * committed
+    assert packets["hvx_lut_linear"] / weights > 1.1 * committed
 
 
 def test_loops_are_counted_by_packets():
@@ -215,14 +235,14 @@ def phone(tmp_path, table):
 
 @pytest.mark.all
 @needs_tools
-def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
-    """Instructions that do nothing, in each super-group: a dearer kernel, and later tokens."""
+def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native, measured):
+    """Instructions that do nothing, in each super-group of a stage in qfloat: a dearer kernel, and later tokens."""
     begin = "  const auto low = I::template look_up<0>(in, values), high ="
     root = changed_tree(tmp_path / "tree", "float_stages.hpp", begin, 'asm volatile("nop");' * 6 + begin)
     (tmp_path / "slow").mkdir()
     (tmp_path / "fast").mkdir()
     slow = tmp_path / "slow.yaml"
-    slow.write_text(packet_costs.document(TOOL, root))
+    slow.write_text(packet_costs.document(root, measured))
     before, after = (yaml.safe_load(path.read_text())["kernels"]["hmx"]["dma"]["float"]["q4_0"] for path in (COMMITTED, slow))
     assert after["packets_per_weight"] > 1.5 * before["packets_per_weight"]
     fast_run = native("run", phone(tmp_path / "fast", COMMITTED), "--json").json
@@ -233,10 +253,9 @@ def test_a_changed_kernel_changes_the_simulated_phone(tmp_path, native):
 
 @pytest.mark.all
 @needs_tools
-def test_a_changed_integer_kernel_executes_other_packets(tmp_path):
+def test_a_changed_integer_kernel_executes_other_packets(tmp_path, executed):
     root = changed_tree(tmp_path, "hvx_worker/dot_kernels.cpp", "const HVX_Vector quants = w[j];",
                         'asm volatile("nop"); const HVX_Vector quants = w[j];')
-    worker = packet_costs.build_worker(root, tmp_path)
-    weights, packets, *_ = packet_costs.executed_packets(TOOL, worker)["q8_0 rows, batch 1"]
+    weights, packets = executed(root, "dot_kernels", "q8_0 rows, batch 1")
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["dots"]["q8_0"]
     assert packets["hvx_dots_q8_0"] / weights > committed["packets_per_weight"] + committed["packets_per_mac"] - 12 / 2048

@@ -81,14 +81,25 @@ def stages_of(monkeypatch, tmp_path, *args):
 
 def test_stages_without_and_with_all(monkeypatch, tmp_path):
     assert stages_of(monkeypatch, tmp_path) == ["few of release", "pytest", "asan", "tsan"]
-    assert stages_of(monkeypatch, tmp_path, "--all") == ["release", "every pytest", "asan", "tsan", "aarch64", "fuzz"]
+    assert stages_of(monkeypatch, tmp_path, "--all") == ["release", "aarch64", "every pytest", "asan", "tsan", "fuzz"]
     assert stages_of(monkeypatch, tmp_path, "--all", "--only", "pytest") == ["every pytest"]
     assert stages_of(monkeypatch, tmp_path, "--only", "fuzz,smoke") == ["asan", "tsan", "fuzz"]
     assert stages_of(monkeypatch, tmp_path, "--soak", "1.5") == ["soak of 1.5 h"]
 
 
+def all_lists():
+    return "".join(path.read_text() for path in (ROOT / "tests").rglob("CMakeLists.txt"))
+
+
+def test_the_emulated_processor_runs_tests_that_there_are():
+    names = re.search(r"\((.*)\)_test", run.AARCH64.pattern)[1].split("|")
+    for name in names:
+        assert f"vitro_test({name}_test" in all_lists(), name
+    assert run.AARCH64.search("host_test.1") and run.AARCH64.search("vitro-device") and "NAME vitro-device" in all_lists()
+
+
 def test_the_smoke_run_is_of_tests_that_there_are():
-    lists = "".join(path.read_text() for path in (ROOT / "tests").rglob("CMakeLists.txt"))
+    lists = all_lists()
     smoke = re.search(r"set\(VITRO_SMOKE (.*)\)", lists)[1].split()
     assert smoke == ["base_test", "model_test", "traces_test", "host_test", "machine_test"], "these are not built for the release as well"
     for name in ("base_test", "model_test", "traces_test"):
