@@ -8,6 +8,7 @@
 
 #include "engine/base/file.hpp"
 #include "engine/base/rng.hpp"
+#include "tests/source_path.hpp"
 
 namespace vitro {
 namespace {
@@ -32,14 +33,15 @@ std::string by_any(const std::string& text) {
 // What it reads, it reads as yaml-cpp does. Returns whether it does.
 bool agrees(const std::string& text) {
   const std::optional<Node> plain = parse_plain_yaml(text, "x.yaml");
-  if (plain) EXPECT_EQ(all_of(*plain), by_any(text)) << text;
-  return plain.has_value();
+  if (!plain) return false;
+  EXPECT_EQ(all_of(*plain), by_any(text)) << text;
+  return true;
 }
 
 TEST(PlainYaml, reads_every_file_of_ours_that_it_reads_as_the_other_reader_does) {
   std::size_t read = 0, tables = 0;
   for (const char* const folder : {"configs", "experiments"}) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(VITRO_SOURCE_DIR "/") + folder)) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(test::source_path(folder))) {
       if (entry.path().extension() != ".yaml") continue;
       const bool agreed = agrees(read_text(entry.path().string()));
       read += agreed ? 1 : 0;
