@@ -90,7 +90,8 @@ class ComputeModel {
   virtual KernelCost kernel(std::string_view variant, std::string_view format) = 0;
   // Why the unit can not run an operator on operands of a format at all, such as "layernorm runs on the CPU"; empty: it can.
   virtual std::string objection(std::string_view /*op*/, std::string_view /*format*/) const { return {}; }
-  // Of a work that is submitted many times, each time with other row_runs: what it costs apart from them. Nothing else of it may change then.
+  // Of a work that is submitted many times, each time with other row_runs: what it costs apart from them. Nothing else of it may
+  // change then.
   virtual void prepare(Work& /*work*/) const {}
   // `done` runs as an event at the time when the call ends. Requires: no call is in progress.
   virtual void submit(const Work& work, Callback done) = 0;
