@@ -1,6 +1,7 @@
 // ComputeModel: the contract of everything that computes: a CPU core, an NPU, a GPU. It prices work; it computes nothing.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -59,6 +60,7 @@ struct Work {
   // read them last: through this unit, and through all units. Never read before: kNever.
   static constexpr Bytes kNever = ~Bytes{0};
   Bytes reused_bytes = 0, moved_here = kNever, moved_anywhere = kNever;
+  std::optional<double> cycles;  // what prepare() has found
 };
 
 // What it costs to hand work over, apart from the work.
@@ -88,6 +90,9 @@ class ComputeModel {
   virtual KernelCost kernel(std::string_view variant, std::string_view format) = 0;
   // Why the unit can not run an operator on operands of a format at all, such as "layernorm runs on the CPU"; empty: it can.
   virtual std::string objection(std::string_view /*op*/, std::string_view /*format*/) const { return {}; }
+  // Of a work that is submitted many times, each time with other row_runs: what it costs apart from them. Nothing else of it may
+  // change then.
+  virtual void prepare(Work& /*work*/) const {}
   // `done` runs as an event at the time when the call ends. Requires: no call is in progress.
   virtual void submit(const Work& work, Callback done) = 0;
   // System work (drivers, the policy) takes the unit for `duration`: a call in progress ends that much later.

@@ -20,6 +20,7 @@ hw::Work share_of(hw::Work work, std::uint64_t n) {
   cut(work.conversions);
   cut(work.table_inputs);
   cut(work.row_runs);
+  work.cycles.reset();
   return work;
 }
 

@@ -93,7 +93,7 @@ class SimUnit final : public ComputeUnit {
   void begin_call();
   void run_on_model(const hw::Work& work, hw::Callback done);
   void begin_on_model(std::span<const hw::Work> works);
-  hw::Work work_of(const KernelCall& call);  // that begins
+  const hw::Work& work_of(const KernelCall& call);  // that begins; valid until the next one does
   void execute(const KernelCall& call, Picoseconds begin, Picoseconds end);
   // A chain as one piece.
   bool takes_pieces() const;
@@ -120,6 +120,7 @@ class SimUnit final : public ComputeUnit {
   std::uint16_t device_;
   Surroundings s_;
   WorkBuilder work_;
+  hw::Work reusing_;  // of the last call, where what is read again has a price
   TrackId track_;
   std::deque<Job> jobs_;                         // front: in progress
   std::vector<std::coroutine_handle<>> unseen_;  // answers of other units, on the core where the policy computes

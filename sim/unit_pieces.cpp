@@ -6,9 +6,10 @@
 
 namespace vitro::sim {
 
-hw::Work SimUnit::work_of(const KernelCall& call) {
-  hw::Work work = work_.build(call);
-  if (s_.reuse == nullptr) return work;
+const hw::Work& SimUnit::work_of(const KernelCall& call) {
+  const hw::Work& plain = work_.build(call);
+  if (s_.reuse == nullptr) return plain;
+  hw::Work& work = reusing_ = plain;
   const Bytes bytes = work.read_bytes + work.written_bytes;
   const ReuseTracker::Distance since = s_.reuse->begin(call, static_cast<std::size_t>(caps_.id), bytes);
   work.moved_here = since.here;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/ops/counter.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/blocks.hpp"
@@ -252,7 +253,20 @@ void WorkBuilder::take_own_layout(const KernelCall& call, hw::Work& work) const 
   work.reused_bytes -= std::min(spared, work.reused_bytes);
 }
 
-hw::Work WorkBuilder::build(const KernelCall& call) {
+const hw::Work& WorkBuilder::build(const KernelCall& call) {
+  const CallForm form(call);
+  if (!form) return single_ = work_of(call);
+  KnownWorks::Known& known = works_.at(form);
+  if (known.form == form) {
+    if (known.work.row_runs > 0) known.work.row_runs = ops::row_runs(call);
+  } else {
+    known = {form, work_of(call)};
+    model_.prepare(known.work);
+  }
+  return known.work;
+}
+
+hw::Work WorkBuilder::work_of(const KernelCall& call) {
   WorkCounts counts = count_(call);
   hw::Work work;
   // Attention by table has tiles of its own, and its table prices it row by row.

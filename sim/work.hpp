@@ -8,9 +8,11 @@
 
 #include "engine/ops/kernel_call.hpp"
 #include "hw_models/compute.hpp"
+#include "sim/call_form.hpp"
 
 namespace vitro::sim {
 
+// From shapes, formats and numbers of rows alone, as count() does.
 using CountFunction = std::function<WorkCounts(const KernelCall&)>;
 
 // What a kind of unit does in ways of its own.
@@ -31,7 +33,7 @@ class WorkBuilder {
   WorkBuilder(hw::ComputeModel& model, std::string core_class, const CountFunction& count, UnitWays ways = {})
       : model_(model), core_class_(std::move(core_class)), count_(count), ways_(ways) {}
 
-  hw::Work build(const KernelCall& call);
+  const hw::Work& build(const KernelCall& call);  // valid until the next call
   const std::set<std::string>& unpriced() const { return unpriced_; }  // "int8.q6_k on mid"
 
  private:
@@ -44,6 +46,7 @@ class WorkBuilder {
     bool halves = false;
     hw::KernelCost price;
   };
+  hw::Work work_of(const KernelCall& call);
   const hw::KernelCost& price(const KernelCall& call);
   const hw::KernelCost& operator_price(const Op& op);
   const hw::KernelCost& softmax_price(std::string_view of, Exponential exponential);  // of: "softmax" alone, or in "attention"
@@ -58,6 +61,8 @@ class WorkBuilder {
   const CountFunction& count_;
   UnitWays ways_;
   std::vector<Known> known_;
+  KnownWorks works_;
+  hw::Work single_;  // of the last call without a form
   std::vector<std::pair<OpKind, hw::KernelCost>> operators_;
   std::vector<std::pair<std::pair<std::string_view, Exponential>, hw::KernelCost>> softmaxes_;
   std::optional<hw::KernelCost> quotient_;  // of attention's results

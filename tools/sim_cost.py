@@ -81,7 +81,8 @@ def instructions(name, plans, changes, few, many, keep):
     counts = {}
     for tokens in (few, many):
         request = {"call": ["bench_run", str(source), source.stem,
-                            inputs.as_overrides(overrides | changes | {"workload.output_tokens": tokens})], "attached": []}
+                            inputs.as_overrides(overrides | changes | {"workload.output_tokens": tokens})],
+                   "attached": [], "progress": False}
         with tempfile.TemporaryDirectory() as folder:
             out = Path(keep) / f"{name}.{tokens}.callgrind" if keep else Path(folder) / "callgrind"
             command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", sys.executable, "-m", "vitro.base.worker"]

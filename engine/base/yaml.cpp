@@ -3,10 +3,12 @@
 #include <yaml-cpp/yaml.h>
 
 #include <map>
+#include <optional>
 #include <sstream>
 #include <vector>
 
 #include "engine/base/config.hpp"
+#include "engine/base/plain_yaml.hpp"
 #include "engine/base/tree_builder.hpp"
 #include "engine/base/utf8.hpp"
 
@@ -105,6 +107,13 @@ void require_utf8(std::string_view text, std::string_view name) {
 }  // namespace
 
 Node parse_yaml(std::string_view text, std::string_view name) {
+  require_utf8(text, name);
+  bound_nesting(text, name);
+  std::optional<Node> plain = parse_plain_yaml(text, name);
+  return plain ? *std::move(plain) : parse_any_yaml(text, name);
+}
+
+Node parse_any_yaml(std::string_view text, std::string_view name) {
   require_utf8(text, name);
   bound_nesting(text, name);
   Builder builder(name);

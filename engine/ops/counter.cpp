@@ -12,19 +12,22 @@ std::uint32_t runs_of(const std::vector<std::uint32_t>& numbers, std::uint32_t s
 
 }  // namespace
 
+std::uint32_t row_runs(const KernelCall& call) {
+  const View& w = call.in[0];
+  if (call.row_offsets != nullptr) {
+    const Bytes stride = row_bytes(w.format, w.shape[1], w.layout);
+    // Rows that do not end with a unit are never followed by another at once.
+    if (stride % kRowOffsetUnit != 0) return static_cast<std::uint32_t>(call.row_offsets->size());
+    return runs_of(*call.row_offsets, static_cast<std::uint32_t>(stride / kRowOffsetUnit));
+  }
+  return call.rows ? runs_of(*call.rows, 1) : sliced(call, w.shape[0]).count > 0 ? 1 : 0;
+}
+
 std::uint64_t Counter::weight_rows() {
   const View& w = in(0);
-  const Bytes stride = row_bytes(w.format, w.shape[1], w.layout);
   const std::uint64_t rows = chosen_rows(w.shape[0]);
-  if (call.row_offsets != nullptr) {
-    // Rows that do not end with a unit are never followed by another at once.
-    const bool whole = stride % kRowOffsetUnit == 0;
-    counts.row_runs +=
-        whole ? runs_of(*call.row_offsets, static_cast<std::uint32_t>(stride / kRowOffsetUnit)) : static_cast<std::uint32_t>(rows);
-  } else {
-    counts.row_runs += call.rows ? runs_of(*call.rows, 1) : (rows > 0 ? 1 : 0);
-  }
-  read(w, rows * stride);
+  counts.row_runs += row_runs(call);
+  read(w, rows * row_bytes(w.format, w.shape[1], w.layout));
   if (const View* scales = scales_of(call)) read(*scales, rows * scale_row_bytes(w));
   return rows;
 }

@@ -6,6 +6,9 @@
 
 namespace vitro::ops {
 
+// Runs in which the bytes of the rows of its first operand stand that a call names.
+std::uint32_t row_runs(const KernelCall& call);
+
 class Counter {
  public:
   explicit Counter(const KernelCall& call) : call(call) {}
@@ -21,7 +24,7 @@ class Counter {
 
   // Rows of [0, n) that the call computes.
   std::uint64_t chosen_rows(std::uint32_t n) const { return call.rows ? call.rows->size() : sliced(call, n).count; }
-  // The weight rows that the call names, read once, and the runs in which their bytes stand. Returns their number.
+  // The weight rows that the call names, read once, and their runs. Returns their number.
   std::uint64_t weight_rows();
 
   const KernelCall& call;

@@ -99,12 +99,15 @@ double CoreCosts::conversions(const Work& work) const {
   return elements / conversions_per_cycle_;
 }
 
-double CoreCosts::cycles(const Work& work) const {
+double CoreCosts::without_runs(const Work& work) const {
   // An operator without products may have a rate of its own, "op.rope".
   const double own = work.macs == 0 && work.has_own_rate ? 1 / one_.time(1, work.kernel) : 0;
   const double elementwise = static_cast<double>(work.elementwise) / (own > 0 ? own : elementwise_per_cycle_);
-  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise + static_cast<double>(work.lookups) / lookups_per_cycle_ +
-         work.row_runs * cycles_per_run_;
+  return (work.macs > 0 ? product(work) : 0) + conversions(work) + elementwise + static_cast<double>(work.lookups) / lookups_per_cycle_;
+}
+
+double CoreCosts::cycles(const Work& work) const {
+  return (work.cycles ? *work.cycles : without_runs(work)) + work.row_runs * cycles_per_run_;
 }
 
 }  // namespace vitro::hw

@@ -21,6 +21,7 @@ class CoreCosts {
 
   KernelCost find(std::string_view variant, std::string_view format);
   double cycles(const Work& work) const;
+  double without_runs(const Work& work) const;  // Work::cycles
 
  private:
   double product(const Work& work) const;

@@ -22,6 +22,7 @@ class FlowCore final : public ComputeModel, public PieceModel {
 
   const DispatchCosts& dispatch() const override { return dispatch_; }
   KernelCost kernel(std::string_view variant, std::string_view format) override;
+  void prepare(Work& work) const override { work.cycles = prices_.without_runs(work); }
   void submit(const Work& work, Callback done) override;
   void submit_piece(std::span<const Work> calls, Callback done) override;
   std::span<const Part> parts() const override { return parts_; }

@@ -8,6 +8,7 @@ import socket
 import sys
 
 from ..errors import RunError
+from . import attachments as attachments  # so that its children have them
 from . import native, worker
 
 _MOST = 4096  # bytes of a request

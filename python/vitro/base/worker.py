@@ -7,7 +7,6 @@ import sys
 
 from ..errors import ConfigError, RunError
 from . import native
-from .attachments import unpacked
 
 _PR_SET_PDEATHSIG = 1
 
@@ -26,12 +25,19 @@ def main(parent=None):
     if request["progress"]:
         os.environ["VITRO_PROGRESS"] = "1"
     try:
-        value = native.call_as_json(*request["call"], **unpacked(request["attached"]))
+        value = native.call_as_json(*request["call"], **_attached(request["attached"]))
         reply = f'{{"value": {value}}}'  # not made anew: a result has some hundred thousand characters
     except (ConfigError, RunError) as error:
         reply = json.dumps({"error": type(error).__name__, "message": str(error)})
     with replies:
         replies.write(reply)
+
+
+def _attached(attachments):
+    if not attachments:
+        return {}
+    from .attachments import unpacked  # what unpickles costs a process some milliseconds, and few are handed anything
+    return unpacked(attachments)
 
 
 if __name__ == "__main__":
