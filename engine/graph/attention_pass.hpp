@@ -1,6 +1,6 @@
 // The pass over the operator graph that makes one operator of attention's parts.
 #pragma once
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 
 namespace vitro {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 #include "engine/graph/region.hpp"
 
 namespace vitro {

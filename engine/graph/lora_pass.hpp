@@ -3,7 +3,7 @@
 #include <functional>
 #include <string_view>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 
 namespace vitro {
 

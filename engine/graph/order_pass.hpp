@@ -1,6 +1,6 @@
 // Products whose columns stand in an order of their own (engine/model/input_order.hpp) read their inputs in that order.
 #pragma once
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 
 namespace vitro {
 

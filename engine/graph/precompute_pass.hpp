@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 
 namespace vitro {
 

@@ -1,6 +1,6 @@
 // The pass over the operator graph that takes slices of a product's result out (MNN-LLM 5.4 has them as Regions).
 #pragma once
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 
 namespace vitro {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "engine/graph/operator_graph.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/placement/charge_dispatch.hpp"
 

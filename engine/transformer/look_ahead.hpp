@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/operator.hpp"
 #include "engine/parts/placement/graph_cache.hpp"
 #include "engine/parts/weights/residency.hpp"
 #include "engine/transformer/buffers.hpp"

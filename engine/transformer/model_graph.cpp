@@ -1,6 +1,7 @@
 #include "engine/transformer/model_graph.hpp"
 
 #include "engine/graph/lora_pass.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "engine/graph/precompute_pass.hpp"
 #include "engine/transformer/call_builder.hpp"
 

@@ -1,6 +1,7 @@
 // The operator graph of a model as a run wants it: what look-ups and adapters add, put between the operators of its family.
 #pragma once
-#include "engine/graph/operator_graph.hpp"
+#include "engine/graph/graph_options.hpp"
+#include "engine/graph/operator.hpp"
 #include "engine/parts/lora/lora_bank.hpp"
 #include "engine/parts/products/products_config.hpp"
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <span>
 
+#include "engine/graph/graph_options.hpp"
 #include "engine/machine/task_scope.hpp"
 #include "engine/parts/attention/kv_flash.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <set>
 
+#include "engine/graph/operator_graph.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/transformer/kv_setup.hpp"
 #include "engine/transformer/model_graph.hpp"

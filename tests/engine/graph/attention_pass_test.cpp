@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/graph/operator_graph.hpp"
 #include "tests/engine/graph/small_model.hpp"
 
 namespace vitro {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "engine/graph/lowering.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "tests/engine/graph/small_model.hpp"
 
 namespace vitro {

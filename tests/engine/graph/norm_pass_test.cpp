@@ -1,4 +1,5 @@
 #include "engine/graph/norm_pass.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "tests/engine/graph/small_model.hpp"
 
 #include <gtest/gtest.h>

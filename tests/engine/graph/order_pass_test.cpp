@@ -6,6 +6,7 @@
 
 #include "engine/graph/lora_pass.hpp"
 #include "engine/graph/lowering.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "tests/engine/graph/small_model.hpp"
 
 namespace vitro {

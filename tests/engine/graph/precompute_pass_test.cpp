@@ -1,4 +1,5 @@
 #include "engine/graph/precompute_pass.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "tests/engine/graph/small_model.hpp"
 
 #include <gtest/gtest.h>

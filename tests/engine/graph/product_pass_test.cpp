@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/graph/geometry_pass.hpp"
+#include "engine/graph/operator_graph.hpp"
 #include "tests/engine/graph/small_model.hpp"
 
 namespace vitro {

@@ -1,5 +1,6 @@
 // Calls of a model without bytes: they are built, and none runs.
 #pragma once
+#include "engine/graph/operator_graph.hpp"
 #include "engine/transformer/call_builder.hpp"
 #include "tests/engine/transformer/model_kit.hpp"
 
