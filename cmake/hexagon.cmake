@@ -16,7 +16,7 @@ file(MAKE_DIRECTORY ${folder})
 # v66: what qemu-hexagon 7.2 runs. -fno-builtin keeps loops from becoming calls of a C library that is not there.
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -Wall -Wextra -I${PROJECT_SOURCE_DIR})
-file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp)
+file(GLOB headers CONFIGURE_DEPENDS ${source}/*.h ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp)
 # Source by source, so that builds with other presets take them from the compiler cache.
 function(hexagon_object file folder)
   get_filename_component(name ${file} NAME_WE)
@@ -30,18 +30,22 @@ function(hexagon_program path)
 endfunction()
 set(objects)
 foreach(file attention_work block_kernels block_work dma dot_kernels freestanding half_kernels layout_kernels look_up_work lut_kernels main
-        operators matmul rounded_kernels row_kernels scaled_kernels stage_threads stage_work stages strip_kernels system table_kernels
-        tile_kernels wide_kernels)
+        matrix_unit operators matmul rounded_kernels row_kernels scaled_kernels stage_threads stage_work stages strip_kernels system
+        table_kernels tile_kernels wide_kernels)
   hexagon_object(${source}/hvx_worker/${file}.cpp ${folder})
   list(APPEND objects ${folder}/${file}.o)
 endforeach()
 hexagon_program(${folder}/vitro-hexagon-worker ${objects})
 
 # Built without the sanitizers of the rest: it lives in the emulator's process.
+set(plug_in ${PROJECT_SOURCE_DIR}/tools/hexagon)
+set(native -fPIC -O3 -ffp-contract=off -Wall -Wextra -I${PROJECT_SOURCE_DIR})
 add_custom_command(OUTPUT ${folder}/libvitro_packet_counts.so
-  COMMAND ${CMAKE_C_COMPILER} -shared -fPIC -O2 -Wall -Wextra -I${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tools/hexagon/packet_counts.c
-          -o ${folder}/libvitro_packet_counts.so
-  DEPENDS ${PROJECT_SOURCE_DIR}/tools/hexagon/packet_counts.c ${PROJECT_SOURCE_DIR}/engine/kernels/hexagon/packet_counts.h VERBATIM)
+  COMMAND ${CMAKE_CXX_COMPILER} ${native} -std=c++20 -fno-exceptions -fno-rtti -c ${plug_in}/matrix_unit.cpp
+          -o ${folder}/plug_in_unit.o
+  COMMAND ${CMAKE_C_COMPILER} -shared ${native} ${plug_in}/packet_counts.c ${folder}/plug_in_unit.o -o ${folder}/libvitro_packet_counts.so
+  DEPENDS ${plug_in}/packet_counts.c ${plug_in}/matrix_unit.cpp ${source}/packet_counts.h ${source}/matrix_call.h ${source}/hmx.hpp
+          ${source}/half.hpp VERBATIM)
 add_custom_target(hexagon_worker DEPENDS ${folder}/vitro-hexagon-worker ${folder}/libvitro_packet_counts.so)
 set(VITRO_HEXAGON_WORKER ${folder}/vitro-hexagon-worker)
 set(VITRO_HEXAGON_COUNTER ${folder}/libvitro_packet_counts.so)
@@ -49,7 +53,7 @@ set(VITRO_HEXAGON_COUNTER ${folder}/libvitro_packet_counts.so)
 # The phone's build, but for one thing: QuRT and FastRPC are not there, so functions of their names stand in.
 if(VITRO_TESTS)
   set(phone ${PROJECT_SOURCE_DIR}/tests/engine/kernels/hexagon/phone)
-  file(GLOB headers CONFIGURE_DEPENDS ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp
+  file(GLOB headers CONFIGURE_DEPENDS ${source}/*.h ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp
        ${phone}/*.h ${phone}/*.hpp)
   hexagon_object(${source}/hvx_worker/system_qurt.cpp ${folder} -I${phone})
   hexagon_object(${phone}/phone.cpp ${folder} -I${phone})

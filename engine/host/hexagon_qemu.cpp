@@ -76,6 +76,7 @@ class QemuTransport final : public HexagonTransport {
       : emulator_(on_path("qemu-hexagon")),
         worker_(options.worker.empty() ? VITRO_HEXAGON_WORKER : options.worker),
         counter_(options.counter.empty() ? VITRO_HEXAGON_COUNTER : options.counter),
+        matrix_unit_(options.matrix_unit),
         inbound_("vitro-hexagon-in", options.inbound),
         outbound_("vitro-hexagon-out", options.outbound),
         counts_("vitro-hexagon-packets", sizeof(packet_table)) {
@@ -96,7 +97,7 @@ class QemuTransport final : public HexagonTransport {
 
   Status start() override {
     VITRO_CHECK(pid_ < 0, "a second worker on the same regions");
-    const std::string plugin = fmt::format("{},fd={}", counter_, kCounterFd);
+    const std::string plugin = fmt::format("{},fd={}{}", counter_, kCounterFd, matrix_unit_ ? "" : ",matrix=worker");
     // v67 is the newest that QEMU 7.2 knows; v66 code runs on it.
     std::vector<const char*> arguments{emulator_.c_str(), "-cpu", "v67"};
     if (!counter_.empty()) arguments.insert(arguments.end(), {"-plugin", plugin.c_str()});
@@ -156,6 +157,7 @@ class QemuTransport final : public HexagonTransport {
  private:
   const std::string emulator_, worker_;
   std::string counter_;
+  const bool matrix_unit_;
   SharedRegion inbound_, outbound_, counts_;
   pid_t pid_ = -1;
 };

@@ -8,6 +8,7 @@ struct QemuHexagonOptions {
   std::string worker;                        // program; empty: the one that this build made
   std::string counter;                       // TCG plugin that counts packets; empty: the one that this build made, if any
   Bytes inbound = GiB, outbound = 64 * MiB;  // address space: pages appear when they are touched
+  bool matrix_unit = true;                   // of the plugin; false: the worker multiplies in its own code, a hundred times slower
 };
 
 // True when this build has a worker, and qemu-hexagon is on the PATH.

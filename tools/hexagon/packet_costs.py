@@ -61,8 +61,9 @@ LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
 WORKER_FILES = ("attention_work", "block_kernels", "block_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels",
-                "look_up_work", "lut_kernels", "main", "operators", "matmul", "rounded_kernels", "row_kernels", "scaled_kernels",
-                "stage_threads", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels", "wide_kernels")
+                "look_up_work", "lut_kernels", "main", "matrix_unit", "operators", "matmul", "rounded_kernels", "row_kernels",
+                "scaled_kernels", "stage_threads", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels",
+                "wide_kernels")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_accumulate": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}

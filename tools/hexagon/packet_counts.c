@@ -6,6 +6,7 @@
 // started again goes on counting. What a block has of one function is counted when its first packet runs: a callback knows its thread,
 // which QEMU's inline counters do not. Debian ships no qemu-plugin.h: the entry points of plugin interface 1 are declared here.
 #include "engine/kernels/hexagon/packet_counts.h"
+#include "engine/kernels/hexagon/matrix_call.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,6 +25,10 @@ extern size_t qemu_plugin_tb_n_insns(const struct plugin_block* block);
 extern struct plugin_insn* qemu_plugin_tb_get_insn(const struct plugin_block* block, size_t index);
 extern void qemu_plugin_register_vcpu_insn_exec_cb(struct plugin_insn* insn, void (*executed)(unsigned int, void*), int registers,
                                                    void* data);
+extern void qemu_plugin_register_vcpu_mem_cb(struct plugin_insn* insn, void (*accessed)(unsigned int, uint32_t, uint64_t, void*),
+                                             int registers, int accesses, void* data);
+extern void* qemu_plugin_insn_haddr(const struct plugin_insn* insn);
+extern uint64_t qemu_plugin_insn_vaddr(const struct plugin_insn* insn);
 extern const void* qemu_plugin_insn_data(const struct plugin_insn* insn);
 extern size_t qemu_plugin_insn_size(const struct plugin_insn* insn);
 extern const char* qemu_plugin_insn_symbol(const struct plugin_insn* insn);
@@ -31,6 +36,11 @@ extern const char* qemu_plugin_insn_symbol(const struct plugin_insn* insn);
 EXPORTED int qemu_plugin_version = 1;
 
 static struct packet_table* table;
+static bool matrix_unit = true;
+enum { kWrites = 2 };
+
+// matrix_unit.cpp
+extern void vitro_matrix_unit(unsigned char* base, uint32_t address);
 
 static struct packet_count* entry_of(const char* symbol) {
   uint32_t i = 0;
@@ -63,12 +73,21 @@ static void executed(unsigned int thread, void* data) {
   run->entry->vector_packets[thread] += run->vector_packets;
 }
 
+static void asked(unsigned int thread, uint32_t access, uint64_t address, void* base) {
+  (void)thread, (void)access;
+  vitro_matrix_unit(base, (uint32_t)address);
+}
+
 static void translated(plugin_id id, struct plugin_block* block) {
   (void)id;
   struct run* run = NULL;
   for (size_t i = 0, n = qemu_plugin_tb_n_insns(block); i < n; ++i) {
     struct plugin_insn* packet = qemu_plugin_tb_get_insn(block, i);
     const char* symbol = qemu_plugin_insn_symbol(packet);
+    if (matrix_unit && symbol != NULL && strcmp(symbol, VITRO_MATRIX_DOORBELL) == 0) {
+      unsigned char* base = (unsigned char*)qemu_plugin_insn_haddr(packet) - qemu_plugin_insn_vaddr(packet);
+      qemu_plugin_register_vcpu_mem_cb(packet, asked, 0, kWrites, base);
+    }
     struct packet_count* entry = entry_of(symbol != NULL && *symbol != 0 ? symbol : "?");
     if (run == NULL || run->entry != entry) {
       run = calloc(1, sizeof *run);  // as long as the program: blocks are translated again, but seldom
@@ -93,6 +112,7 @@ EXPORTED int qemu_plugin_install(plugin_id id, const struct plugin_info* info, i
   int fd = -1;
   for (int i = 0; i < argc; ++i) {
     if (strncmp(argv[i], "fd=", 3) == 0) fd = atoi(argv[i] + 3);
+    if (strcmp(argv[i], "matrix=worker") == 0) matrix_unit = false;
   }
   void* memory = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) return 1;

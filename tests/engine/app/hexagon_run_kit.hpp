@@ -18,8 +18,14 @@
 namespace vitro::test {
 
 using Json = nlohmann::ordered_json;
-inline const unsigned kTokens = all_or_few(8u, 2u);  // the emulator takes most of the time
+inline const unsigned kTokens = all_or_few(4u, 2u);  // the emulator takes most of the time
 constexpr std::uint32_t kStruck = 20;                // a request within the second token: each has 16
+
+struct QuantisedModels {
+  QuantisedModels() { std::filesystem::create_directories(folder); }
+  ~QuantisedModels() { std::filesystem::remove_all(folder); }
+  std::filesystem::path folder = std::filesystem::temp_directory_path() / ("vitro_hexagon_models_" + std::to_string(::getpid()));
+};
 
 class HexagonRun : public testing::Test {
  protected:
@@ -46,7 +52,9 @@ class HexagonRun : public testing::Test {
       options.spin = {};
       options.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
       if (std::ranges::count(request.units, "hexagon") > 0) {
-        options.hexagon.transport = [&] { return std::make_unique<FaultyTransport>(make_worker(way_, GiB, 64 * MiB), faults); };
+        options.hexagon.transport = [&] {
+          return std::make_unique<FaultyTransport>(make_worker(way_, GiB, 64 * MiB, !in_matrix(faults)), faults);
+        };
         options.hexagon.products = request.code_products;
         options.hexagon.stages.threads = request.hvx_threads;
         options.hexagon.stages.buffers = request.stage_buffers;
@@ -61,10 +69,11 @@ class HexagonRun : public testing::Test {
     };
     return run_experiment(read_experiment(parse_json(root.dump(), "e.json")), {"", cache_.string(), nullptr}, machines);
   }
-  std::string quantised(const std::string& scheme) {
-    std::filesystem::create_directories(cache_);
-    const std::string path = (cache_ / (scheme + ".gguf")).string();
-    quantize(test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf"), path, scheme);
+  // Written once for all tests of the program.
+  static std::string quantised(const std::string& scheme) {
+    static const QuantisedModels models;
+    const std::string path = (models.folder / (scheme + ".gguf")).string();
+    if (!std::filesystem::exists(path)) quantize(test::source_path("configs/models/embedded/stories-reglu-3m.f16.gguf"), path, scheme);
     return path;
   }
   std::filesystem::path cache_;

@@ -60,8 +60,11 @@ TEST_F(HexagonRun, group_formats_have_the_tokens_of_the_cpu_whatever_their_layou
 // Tables of int8, and of activations in 14 bits, are other contracts, and again one for cores and worker.
 TEST_F(HexagonRun, other_tables_have_the_tokens_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();
+  int number = 0;  // few: half of the pairs, each model and each table among them
   for (const std::string& model : {std::string("q4_0"), quantised("w2g64z"), quantised("w4_channel")}) {
+    ++number;
     for (const char* tables : {"int8_tables", "int16_tables"}) {
+      if (number++ % all_or_few(1, 2) != 0) continue;
       const auto run_with = [&](const char* units) { return run_engine({{"units", units}, {"activations", tables}}, model); };
       const Json cpu = run_with("cpu0"), hexagon = run_with("hexagon");
       EXPECT_EQ(hexagon["tokens"], cpu["tokens"]) << model << " " << tables;
@@ -182,12 +185,12 @@ TEST_F(HexagonRun, stages_have_the_tokens_of_the_cpu_with_any_plan_and_any_fault
   }
   EXPECT_FALSE(two["counts"].contains("hexagon_packets.vector.hvx2"));
   EXPECT_GT(four["counts"]["hexagon_packets.vector.hvx3"], 0);
-  for (const Fault fault : all_or_few(std::vector{Fault::die_in_vector, Fault::hang_in_matrix}, std::vector{Fault::hang_in_matrix})) {
+  for (const Fault fault : all_or_few(std::vector{Fault::die_in_vector, Fault::hang_in_matrix}, std::vector{Fault::hang_in_vector})) {
     const Json result = run_with(2, 2, {{4, fault}});
     EXPECT_EQ(result["tokens"], cpu["tokens"]) << static_cast<int>(fault);
     EXPECT_EQ(result["counts"]["hexagon_operators"], kTokens * 4 * 7);
   }
-  const Json lost = run_with(4, 2, {{3, Fault::die_in_matrix}, {4, Fault::impossible_log}});
+  const Json lost = run_with(4, 2, {{3, all_or_few(Fault::die_in_matrix, Fault::die_in_transfer)}, {4, Fault::impossible_log}});
   EXPECT_EQ(lost["tokens"], cpu["tokens"]);
   EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("log of stages was damaged")));
 }
@@ -272,6 +275,7 @@ TEST_F(HexagonRun, attention_by_table_has_the_tokens_of_the_cpu) {
     const int attention = hexagon["counts"]["hexagon_operators"].get<int>() - products;
     EXPECT_EQ(attention % 4, 0);  // layers; all rows of a chunk and all heads are one operator
     EXPECT_GT(attention / 4, static_cast<int>(kTokens));  // steps: several chunks of the prompt, and the tokens but the last
+    if (few_cases() && kv == std::string_view("f16")) continue;
     EXPECT_EQ(run_with("hexagon", {{kStruck, Fault::corrupt_result}})["tokens"], cpu["tokens"]);
     const Json lost = run_with("hexagon", {{kStruck, Fault::die}, {kStruck + 1, Fault::die}});
     EXPECT_EQ(lost["tokens"], cpu["tokens"]);

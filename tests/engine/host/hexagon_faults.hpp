@@ -18,6 +18,11 @@ enum class Fault {
   die_in_transfer, hang_in_transfer, die_in_vector, hang_in_vector, die_in_matrix, hang_in_matrix,  // of a product in stages
 };
 
+// Such a fault needs a matrix stage that takes time: the worker's own code, not the emulator's unit.
+inline bool in_matrix(const std::map<std::uint32_t, Fault>& faults) {
+  return std::ranges::any_of(faults, [](const auto& f) { return f.second == Fault::die_in_matrix || f.second == Fault::hang_in_matrix; });
+}
+
 // All of its threads, when this returns: on a busy machine that takes longer than an answer does.
 inline void stop_process(int process) {
   ::kill(process, SIGSTOP);

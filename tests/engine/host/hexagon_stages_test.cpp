@@ -132,7 +132,8 @@ class FaultInStage : public testing::TestWithParam<std::tuple<Way, Fault>> {};
 TEST_P(FaultInStage, costs_a_restart_and_no_bit) {
   const auto [way, fault] = GetParam();
   VITRO_NEEDS_WAY(way);
-  auto transport = std::make_unique<FaultyTransport>(make_worker(way, 64 * MiB, 16 * MiB), std::map<std::uint32_t, Fault>{});
+  const std::map<std::uint32_t, Fault> none;
+  auto transport = std::make_unique<FaultyTransport>(make_worker(way, 64 * MiB, 16 * MiB, !in_matrix({{1, fault}})), none);
   FaultyTransport& faulty = *transport;
   HexagonLimits limits;
   limits.progress = std::chrono::milliseconds(2000);

@@ -87,7 +87,7 @@ TEST_F(HexagonWeightsTest, copies_are_charged_to_the_budget) {
                                                               {Format::q8_0, Placement::npu_mapped, variant::kInt8},
                                                               {Format::w(2, 64), Placement::npu_mapped, variant::kInt8}};
   for (const auto& [format, where, contract] : kCopied) {
-    const KernelCall call = product(view({2048, 1024, 0}, format, where), x, contract);
+    const KernelCall call = product(view({512, 1024, 0}, format, where), x, contract);
     const KernelCall again = product(call.in[0], x, contract);  // its result is leased before the budget is looked at
     const KernelCall core = product(call.in[0], x, contract);
     const Bytes used = budget().used, mapped = budget(Placement::npu_mapped).used, copied = counted("hexagon_copied_bytes");

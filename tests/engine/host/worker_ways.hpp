@@ -77,8 +77,8 @@ class WorkerBehindFastrpc final : public HexagonTransport {
   int process_ = -1;
 };
 
-inline std::unique_ptr<HexagonTransport> make_worker(Way way, Bytes inbound, Bytes outbound) {
-  if (way == Way::qemu) return make_qemu_hexagon({{}, {}, inbound, outbound});
+inline std::unique_ptr<HexagonTransport> make_worker(Way way, Bytes inbound, Bytes outbound, bool matrix_unit = true) {
+  if (way == Way::qemu) return make_qemu_hexagon({{}, {}, inbound, outbound, matrix_unit});
   return std::make_unique<WorkerBehindFastrpc>(FastrpcHexagonOptions{FastrpcDouble::path(), inbound, outbound});
 }
 

@@ -8,6 +8,7 @@
 #include "hw_models/ufs/fidelity_pair.hpp"
 #include "hw_models/ufs/figures.hpp"
 #include "hw_models/ufs/probe.hpp"
+#include "tests/effort.hpp"
 #include "tests/hw_models/ufs/device.hpp"
 #include "tests/source_path.hpp"
 
@@ -43,15 +44,17 @@ double difference(const StorageFidelityRow& row) { return row.flow / row.detaile
 
 TEST_P(Preset, twins_agree_on_reads_and_writes_of_all_sizes_ranges_depths_and_cores) {
   const Node device = preset(GetParam(), "flow");
-  std::size_t rows = 0;
+  std::size_t rows = 0, number = std::string_view(GetParam()).front() == 'n' ? 0 : GetParam()[3] - '0';  // of the generation of UFS
   for (const std::string& name : storage_fidelity_cases()) {
     if (name == "published") continue;  // figures_test.cpp, for the phone that they were measured on
+    if (number++ % test::all_or_few(1, 3) != 0) continue;  // few: each of the presets takes every third, beginning with another one
     for (const StorageFidelityRow& row : storage_fidelity(device, name)) {
       EXPECT_LT(std::abs(difference(row)), kTolerance) << GetParam() << " " << row.id << ": " << row.flow << " for " << row.detailed;
       ++rows;
     }
   }
-  EXPECT_EQ(rows, 2u * 6 * 4 * 3 * 3 + 3 * 2);
+  if (!test::few_cases()) EXPECT_EQ(rows, 2u * 6 * 4 * 3 * 3 + 3 * 2);
+  EXPECT_GT(rows, 2u * 6 * 4 * 3 * 3 / 4);
 }
 
 // Where map fetches and data crowd four dies.

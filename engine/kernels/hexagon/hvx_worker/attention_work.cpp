@@ -3,6 +3,7 @@
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx_ieee.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+#include "engine/kernels/hexagon/hvx_worker/matrix_unit.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -184,7 +185,7 @@ void attention_products(const AttentionWork& work, uint32_t step, volatile uint3
       auto* s = work.at<uint16_t>(work.place.scores[at.buffer]) + q * kBlockTiles * kTileElements;
       for (uint32_t t = 0; t < tiles_of(pass, at.scores); ++t, s += kTileElements, keys += depth * kTileElements) {
         hmx.clear(rows);
-        hmx.multiply(x, keys, depth);
+        multiply_on(hmx, x, keys, depth);
         hmx.store(s);
       }
     }
@@ -194,8 +195,8 @@ void attention_products(const AttentionWork& work, uint32_t step, volatile uint3
       auto* o = work.at<uint16_t>(work.place.output[at.of(at.output)]) + q * depth * kTileElements;
       for (uint32_t d = 0; d < depth; ++d, o += kTileElements, values += kBlockTiles * kTileElements) {
         hmx.clear(rows);
-        if (at.output.number > 0) hmx.multiply(p, o, 1);
-        hmx.multiply(p + kTileElements, values, tiles_of(pass, at.output));
+        if (at.output.number > 0) multiply_on(hmx, p, o, 1);
+        multiply_on(hmx, p + kTileElements, values, tiles_of(pass, at.output));
         hmx.store(o);
       }
     }

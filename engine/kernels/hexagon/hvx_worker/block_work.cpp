@@ -1,7 +1,7 @@
 #include "engine/kernels/hexagon/hvx_worker/block_work.hpp"
 
-#include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+#include "engine/kernels/hexagon/hvx_worker/matrix_unit.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -86,7 +86,7 @@ void block_products(const BlockWork& work, const Step& step, uint32_t buffer, vo
       const uint32_t rows = work.pass.rows - m < kTile ? work.pass.rows - m : kTile;
       for (uint32_t b = 0; b < blocks; ++b) {
         hmx.clear(rows);
-        hmx.multiply(x + b * kTileElements, w + b * kTileElements, 1);
+        multiply_on(hmx, x + b * kTileElements, w + b * kTileElements, 1);
         hmx.store_sums(sums + b * of_block + m * kTile);
       }
       advance(progress);

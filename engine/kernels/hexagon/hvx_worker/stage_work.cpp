@@ -1,8 +1,8 @@
 #include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"
 
-#include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/lut_tile.hpp"
+#include "engine/kernels/hexagon/hvx_worker/matrix_unit.hpp"
 #include "engine/kernels/hexagon/scaled_tables.hpp"
 
 namespace vitro::hexagon {
@@ -155,7 +155,7 @@ void multiply_strip(const StagePass& pass, const Step& step, HmxModel& unit, uin
     const uint32_t count = all - t < most ? all - t : most;
     const Element *of_x = x + t * kTileElements, *of_w = tiles + (t * strips + s * (panel ? count : 0)) * kTileElements;
     const bool turned = op.kind == Kind::matmul_hmx_scaled;
-    unit.multiply(turned ? of_w : of_x, turned ? of_x : of_w, count);
+    multiply_on(unit, turned ? of_w : of_x, turned ? of_x : of_w, count);
   }
 }
 

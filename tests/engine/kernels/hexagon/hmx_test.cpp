@@ -112,6 +112,29 @@ TEST(Hmx, int8_tiles_are_exact_until_they_are_stored) {
   }
 }
 
+// The emulator's unit and the worker's own code are one class, compiled for two processors.
+TEST(HexagonHmx, the_emulators_unit_has_the_bits_of_the_workers_code_in_few_packets) {
+  VITRO_NEEDS_HEXAGON();
+  std::uint64_t packets[2] = {};
+  for (const bool unit : {false, true}) {
+    HexagonWorker worker(make_qemu_hexagon({.inbound = 64 * MiB, .outbound = 16 * MiB, .matrix_unit = unit}));
+    ComputeFunction cpu({"portable"});
+    Rng rng(8);
+    const auto check = [&](Kind kind, Format format, MatmulShape shape, VariantId contract) {
+      KernelCall call = matmul_call(rng, format, Layout::rows, contract, shape);
+      expect_bits_of_the_cpu(worker, cpu, call, kind);
+    };
+    check(Kind::matmul_hmx_f16, Format::f16, {64, 1056, 33}, variant::kHmx);  // more tiles than a load has, sums of several loads
+    check(Kind::matmul_q8_0, Format::q8_0, {64, 96, 33}, variant::kInt8);
+    check(Kind::matmul_hmx_int8, Format::w(2, 128, 'r'), {128, 256, 3}, variant::kInt8Rows);
+    for (const auto& of : hexagon::packets_by_stage(worker.session().transport().packets())) {
+      if (of.stage == "matrix") packets[unit] = of.packets;
+    }
+  }
+  EXPECT_GT(packets[true], 0u);
+  EXPECT_LT(packets[true] * 10, packets[false]);
+}
+
 // One operator of the worker: HVX look-ups, products with scales, tiles, the model. The CPU's code of the contract shares nothing with it.
 TEST(HexagonHmx, a_product_has_the_bits_of_the_cpu) {
   VITRO_NEEDS_HEXAGON();
