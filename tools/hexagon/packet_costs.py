@@ -60,10 +60,9 @@ WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-c"
 LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_work", "block_kernels", "block_work", "dma", "dot_kernels", "freestanding", "half_kernels", "layout_kernels",
-                "look_up_work", "lut_kernels", "main", "matrix_unit", "operators", "matmul", "rounded_kernels", "row_kernels",
-                "scaled_kernels", "stage_threads", "stage_work", "stages", "strip_kernels", "system", "table_kernels", "tile_kernels",
-                "wide_kernels")
+WORKER_FILES = ("attention_work block_kernels block_work dma dot_kernels freestanding half_kernels layout_kernels look_up_work "
+                "lut_kernels main matrix_unit operators matmul rounded_kernels row_kernels scaled_kernels stage_threads stage_work "
+                "stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_accumulate": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
@@ -110,9 +109,9 @@ def compile_worker(root, folder, names=WORKER_FILES):
 
 
 def link_worker(folder):
-    objects = [Path(folder) / f"{name}.o" for name in WORKER_FILES]
-    subprocess.run([shutil.which(COMPILER), *LINK, *objects, "-o", Path(folder) / "worker"], check=True)
-    return Path(folder) / "worker"
+    objects, worker = [Path(folder) / f"{name}.o" for name in WORKER_FILES], Path(folder) / "worker"
+    subprocess.run([shutil.which(COMPILER), *LINK, *objects, "-o", worker], check=True)
+    return worker
 
 
 def build_worker(root, folder):
