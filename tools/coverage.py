@@ -50,7 +50,8 @@ def build():
     pybind = subprocess.run([sys.executable, "-m", "pybind11", "--cmakedir"], capture_output=True, text=True, check=True).stdout.strip()
     subprocess.run(["cmake", "-S", ROOT, "--preset", "coverage", f"-DPython_EXECUTABLE={sys.executable}", f"-Dpybind11_DIR={pybind}"],
                    cwd=ROOT, check=True)
-    subprocess.run(["ninja", "-C", BUILD], env=os.environ | {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}, check=True)
+    subprocess.run(["ninja", "-C", BUILD], check=True,
+                   env=os.environ | {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "pch_defines,time_macros"})
 
 
 def counting():
