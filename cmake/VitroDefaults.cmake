@@ -135,6 +135,7 @@ endfunction()
 
 function(vitro_precompile_now name)
   get_target_property(options ${name} COMPILE_OPTIONS)
+  list(REMOVE_ITEM options options-NOTFOUND -fno-semantic-interposition)  # what clang does anyway
   string(MAKE_C_IDENTIFIER "${options}" kind)
   get_property(owner GLOBAL PROPERTY VITRO_PRECOMPILED_${kind})
   if(owner)
