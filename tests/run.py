@@ -23,8 +23,8 @@ from soak import soak
 TSAN = re.compile(r"^(host|machine)_test|^vitro-device$")
 PARSE = re.compile(r"^(base|model|traces)_test(\.1)?$")
 THREADS = re.compile(r"^(host|machine)_test(\.1)?$")
-# An emulated processor is for what depends on the processor: kernels, formats, files and threads, and a whole run (`vitro-device`).
-AARCH64 = re.compile(r"^(base|tensor|quant|ops|kernels|model|machine|host)_test|^vitro-device$")
+# An emulated processor is for what depends on the processor: kernels, operators and threads, and a whole run (`vitro-device`).
+AARCH64 = re.compile(r"^(base|tensor|ops|kernels|machine|host)_test|^vitro-device$")
 QUICK, ALL = ("release", "pytest", "smoke"), ("release", "aarch64", "pytest", "asan", "tsan", "fuzz")
 FUZZ_RUNS = 20000
 CORES = len(os.sched_getaffinity(0))

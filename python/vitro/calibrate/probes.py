@@ -19,6 +19,7 @@ BATCHES = (1, 2, 4, 8, 16, 64)
 STREAMS = (("float", "f16", "rows"), ("int8", "q8_0", "tiled"))  # products over every distance, one row
 SETS_MIB = (1, 3, 12, 48, 96, 192, 384, 1024)                    # over which their weights rotate
 FAR_MIB = (12, 96)                                               # and those of the other kernels
+TRIES = 3                                                        # at a probe that other processes left nothing
 FLUSH_ROWS = 64                                                  # of a product between small operators
 BLOCKS = (4096, 20480, 98304, 196608, 786432)                    # bytes of a read
 DEPTHS = (1, 4, 32)
@@ -168,15 +169,24 @@ def _queued(answer):
     return statistics.median(answer["queued"]) - statistics.median(answer["alone"]) / 200
 
 
+class TooBusy(RunError):
+    """A probe found too little of the machine to say anything."""
+
+    def __init__(self):
+        super().__init__("calibrate: while one core computed, another one answered no call in half of the samples: other processes keep "
+                         "this machine too busy to be measured (expected an idle one, or --realtime)")
+
+
 def _trip(answer):
+    if not answer["trips"]:
+        raise TooBusy
     return statistics.median(answer["trips"])
 
 
 def _interruption(answer):
     answered = statistics.median(answer["answers"])
     if answered == 0:
-        raise RunError("calibrate: while one core computed, another one answered no call in half of the samples: other processes keep this "
-                       "machine too busy to be measured (expected an idle one, or --realtime)")
+        raise TooBusy
     return (statistics.median(answer["disturbed"]) - statistics.median(answer["alone"])) / answered
 
 
@@ -212,10 +222,16 @@ def _ask_policy():
 
 
 def one_pass(probes, samples, answers, progress=None):
-    """Asks each probe once: adds a value to its sample and keeps its answer."""
+    """Asks each probe once, again if other processes left it nothing: adds a value to its sample and keeps its answer."""
     for done, (name, (kind, args, reading)) in enumerate(probes.items()):
-        answers[name] = ask(kind, args)
-        samples[name].values.append(reading(answers[name]))
+        for more in reversed(range(TRIES)):
+            answers[name] = ask(kind, args)
+            try:
+                samples[name].values.append(reading(answers[name]))
+                break
+            except TooBusy:
+                if more == 0:
+                    raise
         if progress:
             progress(done + 1)
 

@@ -110,7 +110,7 @@ TEST(WholeFiles, are_what_is_there_when_memory_ends) {
     const std::uint64_t all = test::allocations;
     ASSERT_GT(all, 10u) << written.name;
     ASSERT_EQ(good.files(), written.files.size()) << written.name;
-    const std::uint64_t stride = std::max<std::uint64_t>(1, all / test::all_or_few<std::uint64_t>(1000, 25));
+    const std::uint64_t stride = std::max<std::uint64_t>(1, all / test::all_or_few<std::uint64_t>(300, 25));
     std::size_t ended = 0, seen = 0;
     Rng rng(1);
     for (std::uint64_t first = 0; first < all; first += stride) {

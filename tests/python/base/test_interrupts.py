@@ -6,6 +6,7 @@ LOST = """
 import os, signal, weakref
 from vitro.base import process
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born without
 process.remember_interrupts()
 class Thing: pass
 thing = Thing()

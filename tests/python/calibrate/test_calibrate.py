@@ -278,3 +278,17 @@ def test_a_core_that_answers_nothing_is_a_machine_that_is_too_busy():
     with pytest.raises(RunError, match="answered no call in half of the samples.*too busy"):
         calibration_probes._interruption(answer)
     assert calibration_probes._interruption(answer | {"answers": [5, 5]}) == pytest.approx(0.1)
+    with pytest.raises(RunError, match="too busy"):
+        calibration_probes._trip({"trips": []})
+
+
+def test_a_probe_of_a_machine_that_is_too_busy_is_asked_again(monkeypatch):
+    asked = []
+    answers = iter([[], [], [2.0], *[[]] * calibration_probes.TRIES])
+    monkeypatch.setattr("vitro.calibrate.probes.ask", lambda kind, args: asked.append(kind) or {"trips": next(answers)})
+    probes, samples = {"one": ("interrupt", {}, calibration_probes._trip)}, {"one": Sample()}
+    one_pass(probes, samples, {})
+    assert samples["one"].values == [2.0] and len(asked) == 3
+    with pytest.raises(RunError, match="too busy"):
+        one_pass(probes, samples, {})
+    assert len(asked) == 3 + calibration_probes.TRIES
