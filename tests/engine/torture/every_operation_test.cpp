@@ -7,7 +7,7 @@ namespace {
 
 // Of all operations every so many. There are most launches: every third or fourth in turn fails, and every fifth or sixth answers garbage.
 // Those of a layer come again with each layer and token, so launches of every kind do.
-const std::uint64_t kStride = test::all_or_few<std::uint64_t>(1, 101), kLaunchStride = test::all_or_few<std::uint64_t>(3, 101),
+const std::uint64_t kStride = test::all_or_few<std::uint64_t>(1, 101), kLaunchStride = test::all_or_few<std::uint64_t>(3, 307),
                     kGarbageStride = test::all_or_few<std::uint64_t>(5, 101);
 
 void fail_each(FaultTarget target, const std::vector<FaultKind>& kinds, std::uint64_t stride = kStride) {
