@@ -104,18 +104,12 @@ void require_utf8(std::string_view text, std::string_view name) {
   }
 }
 
-}  // namespace
-
-Node parse_yaml(std::string_view text, std::string_view name) {
+void require_readable(std::string_view text, std::string_view name) {
   require_utf8(text, name);
   bound_nesting(text, name);
-  std::optional<Node> plain = parse_plain_yaml(text, name);
-  return plain ? *std::move(plain) : parse_any_yaml(text, name);
 }
 
-Node parse_any_yaml(std::string_view text, std::string_view name) {
-  require_utf8(text, name);
-  bound_nesting(text, name);
+Node by_yaml_cpp(std::string_view text, std::string_view name) {
   Builder builder(name);
   std::istringstream stream{std::string(text)};
   try {
@@ -125,6 +119,19 @@ Node parse_any_yaml(std::string_view text, std::string_view name) {
     throw ConfigError(fmt::format("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg));
   }
   return builder.take();
+}
+
+}  // namespace
+
+Node parse_yaml(std::string_view text, std::string_view name) {
+  require_readable(text, name);
+  std::optional<Node> plain = parse_plain_yaml(text, name);
+  return plain ? *std::move(plain) : by_yaml_cpp(text, name);
+}
+
+Node parse_any_yaml(std::string_view text, std::string_view name) {
+  require_readable(text, name);
+  return by_yaml_cpp(text, name);
 }
 
 }  // namespace vitro

@@ -5,35 +5,15 @@
 #include "engine/base/rng.hpp"
 #include "engine/ops/variants.hpp"
 #include "sim/work.hpp"
-#include "tests/sim/simulation.hpp"
+#include "tests/sim/work_kit.hpp"
 
 namespace vitro::sim {
 namespace {
 
-class PricelessModel final : public hw::ComputeModel {
- public:
-  const hw::DispatchCosts& dispatch() const override { return dispatch_; }
-  hw::KernelCost kernel(std::string_view, std::string_view) override { return {}; }
-  void submit(const hw::Work&, hw::Callback) override {}
-  void preempt(Picoseconds) override {}
-  Hertz clock() const override { return {1e9}; }
-
- private:
-  hw::DispatchCosts dispatch_;
-};
-
-View view_of(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {
-  View view;
-  view.memory = machine.memory.lease(Bytes{shape[0]} * shape[1] * 4, Placement::dram, region).value_or_throw();
-  view.shape = shape;
-  view.format = format;
-  return view;
-}
-
 // What is remembered of a form is what a builder finds that has seen no call before.
 TEST(CallForm, a_call_of_a_known_form_has_the_work_of_one_that_is_new) {
   Simulation simulation(round_options());
-  PricelessModel model;
+  FixedModel model;
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
   WorkBuilder known(model, "big", counts);
   Machine& machine = simulation.machine();

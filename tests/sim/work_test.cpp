@@ -6,36 +6,10 @@
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/tiles.hpp"
-#include "tests/sim/simulation.hpp"
+#include "tests/sim/work_kit.hpp"
 
 namespace vitro::sim {
 namespace {
-
-class FixedModel final : public hw::ComputeModel {
- public:
-  const hw::DispatchCosts& dispatch() const override { return dispatch_; }
-  hw::KernelCost kernel(std::string_view variant, std::string_view format) override {
-    asked.push_back(std::string(variant) + "." + std::string(format));
-    return {0, asked.back() == priced, asked.back() == priced};
-  }
-  void submit(const hw::Work&, hw::Callback) override {}
-  void preempt(Picoseconds) override {}
-  Hertz clock() const override { return {1e9}; }
-
-  std::string priced;  // the one entry of its table
-  std::vector<std::string> asked;
-
- private:
-  hw::DispatchCosts dispatch_;
-};
-
-View view_of(Machine& machine, std::array<std::uint32_t, 3> shape, Format format, Region region) {
-  View view;
-  view.memory = machine.memory.lease(Bytes{shape[0]} * shape[1] * 4, Placement::dram, region).value_or_throw();
-  view.shape = shape;
-  view.format = format;
-  return view;
-}
 
 TEST(Work, activations_are_recent_and_weights_are_not) {
   Simulation simulation(round_options());
