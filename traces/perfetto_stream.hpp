@@ -21,7 +21,7 @@ namespace vitro {
 // one inside it, or that overlaps another without nesting, goes to a further lane of its track.
 class PerfettoStream final : public TraceFile {
  public:
-  // process: as for PerfettoTrace. folder: made when the first part is written. decisions: most that are kept in memory. Where a part can
+  // process: as for JsonTrace. folder: made when the first part is written. decisions: most that are kept in memory. Where a part can
   // not be written, the run goes on, nothing more is written, and finish() throws.
   PerfettoStream(std::string process, std::string folder, bool flows = false, std::size_t decisions = 4'000'000);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/kernels/compute_function.hpp"
+#include "engine/parts/placement/useful_threads.hpp"
 #include "engine/parts/register_parts.hpp"
 #include "traces/draw.hpp"
 #include "traces/replay.hpp"

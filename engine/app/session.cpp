@@ -25,7 +25,7 @@
 #include "engine/transformer/generator.hpp"
 #include "traces/input_sampler.hpp"
 #include "traces/perfetto_stream.hpp"
-#include "traces/perfetto_trace.hpp"
+#include "traces/json_trace.hpp"
 #include "traces/recorder.hpp"
 
 namespace vitro {
@@ -39,7 +39,7 @@ struct Run {
     if (!options.ffn_inputs.empty()) sampler = std::make_unique<InputSampler>(*function, options.ffn_input_rows);
     if (!options.out_dir.empty() && traced) {
       const std::string process = "vitro " + e.machine;
-      if (e.trace.format == TraceFormat::json) file = std::make_unique<PerfettoTrace>(process, TraceLimits{.flows = e.trace.flows});
+      if (e.trace.format == TraceFormat::json) file = std::make_unique<JsonTrace>(process, TraceLimits{.flows = e.trace.flows});
       else file = std::make_unique<PerfettoStream>(process, options.out_dir, e.trace.flows);
       follow_window(0);
     }

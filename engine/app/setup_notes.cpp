@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "engine/app/run_setup.hpp"
+#include "engine/parts/placement/useful_threads.hpp"
 
 namespace vitro {
 namespace {

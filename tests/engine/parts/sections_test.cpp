@@ -130,12 +130,6 @@ TEST(PlacementSection, units_are_named_or_counted) {
   expect_says(R"({"units": [["cpu1"]]})", placement_of, "engine.section.units: has an entry that is not the name of a unit");
 }
 
-TEST(PlacementSection, a_thread_has_to_have_enough_of_a_phase) {
-  EXPECT_EQ(useful_threads(6 * MiB, 8, 8), 1u);
-  EXPECT_EQ(useful_threads(34 * 600 * KiB, 8, 8), 2u);
-  EXPECT_EQ(useful_threads(GiB, 16, 4), 4u) << "no more than there are";
-}
-
 TEST(PlacementSection, an_accelerator_comes_with_its_splits) {
   const PlacementConfig placement = read(R"({"unit": "npu", "prefill": false, "splits": [{"batch": 1, "hot": "25%"},
                                                      {"batch": 4, "attention": "50%", "head": "10%"}]})",

@@ -17,7 +17,7 @@
 #include "tests/engine/model/support.hpp"
 #include "tests/engine/torture/failing_allocations.hpp"
 #include "traces/perfetto_stream.hpp"
-#include "traces/perfetto_trace.hpp"
+#include "traces/json_trace.hpp"
 #include "traces/recording.hpp"
 
 namespace vitro {
@@ -53,7 +53,7 @@ std::vector<Written> all_written(const std::string& model) {
            }},
           {"a trace", {"trace.json", "decisions.jsonl"},
            [](const std::string& folder) {
-             PerfettoTrace trace("vitro test");
+             JsonTrace trace("vitro test");
              trace_into(trace, folder);
            }},
           {"a streamed trace", {"trace.pftrace", "decisions.jsonl"},

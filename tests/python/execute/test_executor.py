@@ -1,4 +1,5 @@
 """The executor: order of a generator, limits, retries, isolation, measurements alone."""
+import glob
 import json
 import os
 import signal
@@ -102,14 +103,18 @@ def children():
 
 
 def of(parent):
-    """The processes that another one has started from the package's own modules."""
-    found = []
-    for task in os.listdir(f"/proc/{parent}/task"):
-        with open(f"/proc/{parent}/task/{task}/children") as file:
-            for pid in file.read().split():
-                with open(f"/proc/{pid}/cmdline") as line:
-                    found += [int(pid)] if "vitro.base." in line.read() else []
-    return found
+    """The processes that another one has started from the package's own modules; those that end meanwhile are left out."""
+    started = [int(pid) for task in glob.glob(f"/proc/{parent}/task/*/children") for pid in text(task).split()]
+    return [pid for pid in started if "vitro.base." in text(f"/proc/{pid}/cmdline")]
+
+
+def text(path):
+    """What a file of /proc says; nothing where its thread or process has ended."""
+    try:
+        with open(path) as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def test_a_crash_is_no_loss(fake):

@@ -1,4 +1,4 @@
-#include "traces/perfetto_trace.hpp"
+#include "traces/json_trace.hpp"
 
 #include <fmt/format.h>
 
@@ -82,12 +82,12 @@ class EventWriter {
 
 }  // namespace
 
-PerfettoTrace::PerfettoTrace(std::string process, TraceLimits limits)
+JsonTrace::JsonTrace(std::string process, TraceLimits limits)
     : TraceFile(limits.flows), process_(std::move(process)), limits_(limits), decisions_(limits.decisions) {
   intern("");
 }
 
-PerfettoTrace::Text PerfettoTrace::intern(std::string_view text) {
+JsonTrace::Text JsonTrace::intern(std::string_view text) {
   const auto known = text_ids_.find(text);
   if (known != text_ids_.end()) return known->second;
   const auto id = static_cast<Text>(texts_.size());
@@ -96,14 +96,14 @@ PerfettoTrace::Text PerfettoTrace::intern(std::string_view text) {
   return id;
 }
 
-TrackId PerfettoTrace::track(std::string_view group, std::string_view name) {
+TrackId JsonTrace::track(std::string_view group, std::string_view name) {
   const std::scoped_lock lock(mutex_);
   const auto [entry, is_new] = track_ids_.try_emplace({std::string(group), std::string(name)}, TrackId(tracks_.size()));
   if (is_new) tracks_.push_back({std::string(group), std::string(name)});
   return entry->second;
 }
 
-void PerfettoTrace::add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail,
+void JsonTrace::add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail,
                              Flows flows) {
   VITRO_CHECK(begin <= end, "a span that ends before it begins");
   const std::scoped_lock lock(mutex_);
@@ -116,7 +116,7 @@ void PerfettoTrace::add_span(TrackId track, Picoseconds begin, Picoseconds end, 
   events_.push_back({static_cast<std::uint32_t>(track), intern(name), intern(detail), begin.count(), end.count()});
 }
 
-void PerfettoTrace::counter(TrackId track, Picoseconds at, double value) {
+void JsonTrace::counter(TrackId track, Picoseconds at, double value) {
   const std::scoped_lock lock(mutex_);
   if (events_.size() >= limits_.events) {
     ++dropped_events_;
@@ -125,23 +125,23 @@ void PerfettoTrace::counter(TrackId track, Picoseconds at, double value) {
   events_.push_back({static_cast<std::uint32_t>(track), kCounter, 0, at.count(), std::bit_cast<std::int64_t>(value)});
 }
 
-void PerfettoTrace::decision(std::string_view kind, std::string_view what, std::string_view where) {
+void JsonTrace::decision(std::string_view kind, std::string_view what, std::string_view where) {
   const std::scoped_lock lock(mutex_);
   decisions_.add(kind, what, where);
 }
 
-std::size_t PerfettoTrace::dropped_events() const {
+std::size_t JsonTrace::dropped_events() const {
   const std::scoped_lock lock(mutex_);
   return dropped_events_;
 }
 
-std::size_t PerfettoTrace::dropped_decisions() const {
+std::size_t JsonTrace::dropped_decisions() const {
   const std::scoped_lock lock(mutex_);
   return decisions_.dropped();
 }
 
 // Of spans that begin together on one track the longer comes first, so that it encloses the others.
-std::vector<std::size_t> PerfettoTrace::sorted() const {
+std::vector<std::size_t> JsonTrace::sorted() const {
   std::vector<std::size_t> order(events_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [this](std::size_t left, std::size_t right) {
@@ -153,7 +153,7 @@ std::vector<std::size_t> PerfettoTrace::sorted() const {
   return order;
 }
 
-std::string PerfettoTrace::json() const {
+std::string JsonTrace::json() const {
   const std::scoped_lock lock(mutex_);
   const std::vector<std::size_t> order = sorted();
   std::vector<Lanes> lanes(tracks_.size());
@@ -202,12 +202,12 @@ std::string PerfettoTrace::json() const {
   return std::move(out).finish();
 }
 
-std::string PerfettoTrace::decisions_jsonl() const {
+std::string JsonTrace::decisions_jsonl() const {
   const std::scoped_lock lock(mutex_);
   return decisions_.jsonl();
 }
 
-void PerfettoTrace::finish(const std::string& folder) {
+void JsonTrace::finish(const std::string& folder) {
   OutputFile file(folder + "/trace.json");
   file.write(json());
   file.commit();

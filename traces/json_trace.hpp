@@ -20,10 +20,10 @@ struct TraceLimits {
 
 // Thread-safe. Behind a limit new entries are counted and dropped, and what is written says so: a trace that was cut
 // never looks complete. docs/guide/traces.md has the file formats.
-class PerfettoTrace final : public TraceFile {
+class JsonTrace final : public TraceFile {
  public:
   // process: what the trace viewer calls the whole, such as "vitro sim".
-  explicit PerfettoTrace(std::string process, TraceLimits limits = {});
+  explicit JsonTrace(std::string process, TraceLimits limits = {});
 
   TrackId track(std::string_view group, std::string_view name) override;
   void counter(TrackId track, Picoseconds at, double value) override;

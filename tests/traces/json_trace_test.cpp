@@ -1,4 +1,4 @@
-#include "traces/perfetto_trace.hpp"
+#include "traces/json_trace.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<Json> events_of(const PerfettoTrace& trace, std::string_view phase) {
+std::vector<Json> events_of(const JsonTrace& trace, std::string_view phase) {
   std::vector<Json> out;
   const Json all = Json::parse(trace.json());
   for (const Json& event : all["traceEvents"]) {
@@ -25,20 +25,20 @@ std::vector<Json> events_of(const PerfettoTrace& trace, std::string_view phase) 
   return out;
 }
 
-TEST(PerfettoTrace, keeps_picoseconds_in_the_digits_of_its_microseconds) {
-  PerfettoTrace trace("t");
+TEST(JsonTrace, keeps_picoseconds_in_the_digits_of_its_microseconds) {
+  JsonTrace trace("t");
   trace.span(trace.track("units", "cpu0"), Picoseconds(1'234'567'890'123), Picoseconds(1'234'567'890'124), "add", "");
   EXPECT_NE(trace.json().find("\"ts\":1234567.890123,\"dur\":0.000001"), std::string::npos) << trace.json();
 }
 
-TEST(PerfettoTrace, the_same_pair_is_the_same_track) {
-  PerfettoTrace trace("t");
+TEST(JsonTrace, the_same_pair_is_the_same_track) {
+  JsonTrace trace("t");
   EXPECT_EQ(trace.track("a", "b"), trace.track("a", "b"));
   EXPECT_NE(trace.track("a", "b"), trace.track("b", "a"));
 }
 
-TEST(PerfettoTrace, names_of_processes_and_threads_do_not_depend_on_who_asked_first) {
-  PerfettoTrace one("t"), two("t");
+TEST(JsonTrace, names_of_processes_and_threads_do_not_depend_on_who_asked_first) {
+  JsonTrace one("t"), two("t");
   const TrackId a = one.track("units", "cpu0"), b = one.track("storage", "flash");
   const TrackId d = two.track("storage", "flash"), c = two.track("units", "cpu0");
   one.span(a, Picoseconds(1), Picoseconds(2), "x", "");
@@ -73,8 +73,8 @@ struct Traced {
   }
 };
 
-TEST(PerfettoTrace, a_flow_goes_from_the_step_to_the_read_and_to_the_first_kernel_that_takes_what_it_brought) {
-  PerfettoTrace trace("t", {.flows = true}), without("t");
+TEST(JsonTrace, a_flow_goes_from_the_step_to_the_read_and_to_the_first_kernel_that_takes_what_it_brought) {
+  JsonTrace trace("t", {.flows = true}), without("t");
   Traced().run(trace);
   Traced().run(without);
   EXPECT_TRUE(events_of(without, "s").empty());
@@ -99,8 +99,8 @@ TEST(PerfettoTrace, a_flow_goes_from_the_step_to_the_read_and_to_the_first_kerne
   EXPECT_EQ(goes[0]["id"], ends[0]["id"]);
 }
 
-TEST(PerfettoTrace, spans_come_out_in_order_of_time_the_enclosing_one_first) {
-  PerfettoTrace trace("t");
+TEST(JsonTrace, spans_come_out_in_order_of_time_the_enclosing_one_first) {
+  JsonTrace trace("t");
   const TrackId track = trace.track("policy", "decode");
   trace.span(track, Picoseconds(100), Picoseconds(200), "inner", "");
   trace.span(track, Picoseconds(100), Picoseconds(300), "outer", "");
@@ -114,8 +114,8 @@ TEST(PerfettoTrace, spans_come_out_in_order_of_time_the_enclosing_one_first) {
 }
 
 // A viewer draws one stack per thread: what overlaps without nesting would be lost.
-TEST(PerfettoTrace, spans_that_overlap_without_nesting_get_lanes_of_their_own) {
-  PerfettoTrace trace("t");
+TEST(JsonTrace, spans_that_overlap_without_nesting_get_lanes_of_their_own) {
+  JsonTrace trace("t");
   const TrackId track = trace.track("storage", "flash");
   trace.span(track, Picoseconds(0), Picoseconds(10), "a", "");
   trace.span(track, Picoseconds(5), Picoseconds(15), "b", "");
@@ -130,8 +130,8 @@ TEST(PerfettoTrace, spans_that_overlap_without_nesting_get_lanes_of_their_own) {
   EXPECT_EQ(names, (std::set<std::string>{"flash", "flash (2)"}));
 }
 
-TEST(PerfettoTrace, counters_and_details_survive_with_odd_text) {
-  PerfettoTrace trace("a \"quoted\" \\ name");
+TEST(JsonTrace, counters_and_details_survive_with_odd_text) {
+  JsonTrace trace("a \"quoted\" \\ name");
   trace.counter(trace.track("cache", "resident"), Picoseconds(2'000'000), 0.5);
   trace.span(trace.track("units", "npu"), Picoseconds(0), Picoseconds(1), "x\ny", "layer 3\t\xff");
   const std::vector<Json> counters = events_of(trace, "C");
@@ -142,8 +142,8 @@ TEST(PerfettoTrace, counters_and_details_survive_with_odd_text) {
   EXPECT_EQ(events_of(trace, "X")[0]["name"], "x\ny");
 }
 
-TEST(PerfettoTrace, a_cut_trace_says_so) {
-  PerfettoTrace trace("t", {3, 2});
+TEST(JsonTrace, a_cut_trace_says_so) {
+  JsonTrace trace("t", {3, 2});
   const TrackId track = trace.track("units", "cpu0");
   for (int i = 0; i < 10; ++i) {
     trace.span(track, Picoseconds(i), Picoseconds(i + 1), "x", "");
@@ -157,8 +157,8 @@ TEST(PerfettoTrace, a_cut_trace_says_so) {
   EXPECT_NE(trace.decisions_jsonl().find("8 later decisions were dropped"), std::string::npos);
 }
 
-TEST(PerfettoTrace, the_decision_log_keeps_the_order_of_the_plan) {
-  PerfettoTrace trace("t");
+TEST(JsonTrace, the_decision_log_keeps_the_order_of_the_plan) {
+  JsonTrace trace("t");
   trace.decision("load", "blk.3.ffn_up 128+64", "cold");
   trace.decision("evict", "blk.0 \"x\"", "dram");
   EXPECT_EQ(trace.decisions_jsonl(),
@@ -166,8 +166,8 @@ TEST(PerfettoTrace, the_decision_log_keeps_the_order_of_the_plan) {
             "{\"n\":1,\"kind\":\"evict\",\"what\":\"blk.0 \\\"x\\\"\",\"where\":\"dram\"}\n");
 }
 
-TEST(PerfettoTrace, workers_may_report_at_once) {
-  PerfettoTrace trace("t");
+TEST(JsonTrace, workers_may_report_at_once) {
+  JsonTrace trace("t");
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&trace, t] {
@@ -179,10 +179,10 @@ TEST(PerfettoTrace, workers_may_report_at_once) {
   EXPECT_EQ(events_of(trace, "X").size(), 4000u);
 }
 
-TEST(PerfettoTrace, files_hold_what_the_strings_hold) {
+TEST(JsonTrace, files_hold_what_the_strings_hold) {
   const std::string folder = "vitro-trace-" + std::to_string(::getpid());
   std::filesystem::create_directory(folder);
-  PerfettoTrace trace("t");
+  JsonTrace trace("t");
   trace.span(trace.track("units", "cpu0"), Picoseconds(1), Picoseconds(2), "x", "");
   trace.decision("load", "a", "b");
   trace.finish(folder);
