@@ -2,6 +2,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <span>
 
@@ -14,10 +15,13 @@
 
 namespace vitro::test {
 
+// Other processes may leave an emulator without a core for seconds. Tests of workers that hang have limits of their own.
+inline const HexagonLimits kPatient{.start = std::chrono::seconds(60), .progress = std::chrono::seconds(60)};
+
 class HexagonWorker {
  public:
   explicit HexagonWorker(std::unique_ptr<HexagonTransport> transport = make_qemu_hexagon({{}, {}, 64 * MiB, 16 * MiB}),
-                         HexagonLimits limits = {})
+                         HexagonLimits limits = kPatient)
       : session_(std::move(transport), limits) {}
 
   template <class T>
