@@ -3,11 +3,12 @@ import subprocess
 import sys
 
 import pytest
-from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import (COMMON, GPU, KV, MODELS, NPU_PRODUCTS, ON_NPU, OTHERS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS,
+from adapters import random_adapter, weights_of, write_adapter
+from cells import (COMMON, GPU, KV, MODELS, NPU_PRODUCTS, ON_NPU, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS,
                    PRODUCTS, all_cells, contract_of, embedding_apart, experiment, like_itself, oracle, outcome)
 from conftest import opencl_platforms
 from draw import ADAPTERS
+from families import SHAPES, matrices
 from oracle import random_model, write_gguf
 from vitro.running import experiments
 
@@ -28,10 +29,10 @@ def weights(tmp_path_factory, has_native):
     folder, made = tmp_path_factory.mktemp("weights"), {}
 
     def file(model, scheme, apart=False):
-        if model in OTHERS and (model, "") not in made:
+        if model in SHAPES and (model, "") not in made:
             made[model, ""] = folder / f"{model}.gguf"
-            write_gguf(random_model(OTHERS[model], seed=4), made[model, ""])
-        base = made[model, ""] if model in OTHERS else MODELS[model]
+            write_gguf(random_model(SHAPES[model], seed=4), made[model, ""])
+        base = made[model, ""] if model in SHAPES else MODELS[model]
         if scheme == "f16" and not apart:
             return base
         key = (model, scheme, apart)
@@ -56,13 +57,11 @@ def adapters(tmp_path_factory, weights):
 
     def of(model):
         if model not in made:
-            weights = weights_of(base(model, "f16"))
-            arch = OTHERS[model].arch if model in OTHERS else "llama"
-            # FFNs of mixtures take no adapters, neither their experts nor the dense ones before them.
-            matrices = {"all": ATTENTION + (() if model == "leading dense" else FFN), "attention": ("attn_q", "attn_v")}
-            made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices[name], rank=rank, seed=rank),
-                                                                    folder / f"{model}.{name}.gguf", arch))}
-                           for name, rank in zip(ADAPTERS, (4, 7))]
+            weights, shape = weights_of(base(model, "f16")), SHAPES.get(model)
+            made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices(shape, name), rank=rank, seed=rank),
+                                                                    folder / f"{model}.{name}.gguf", shape.arch if shape else "llama")),
+                            "scale": scale}
+                           for name, rank, scale in zip(ADAPTERS, (4, 7), (1, 0.5))]
         return made[model]
     return of
 

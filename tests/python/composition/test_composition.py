@@ -1,9 +1,10 @@
 """Parts compose: every combination gives the tokens that its numeric contracts give on cores, on host and in sim, or a refusal that the
 project allows (docs/guide/composing-an-engine.md)."""
 import pytest
-from cells import MODELS, OTHERS, all_cells, experiment, outcome, pairs
+from cells import MODELS, all_cells, experiment, outcome, pairs
 from checking import LOADS, adapters, check, forked, right, weights  # noqa: F401 (fixtures)
 from draw import MAY_BE_REFUSED, draw
+from families import SHAPES
 from vitro.errors import ConfigError
 
 DRAWN = 300
@@ -15,7 +16,7 @@ def test_every_pair_of_parts_runs_right(cell, weights, right):
 
 
 def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_accelerators():
-    trees = [draw(seed, LOADS)[2] for seed in range(DRAWN)]
+    trees = [draw(seed, LOADS).tree for seed in range(DRAWN)]
     scaled = [tree["workload"]["scaling"] for tree in trees if "scaling" in tree["workload"]]
     assert {scaling["method"] for scaling in scaled} == {"best_of_n", "beam_search"}
     assert {scaling["scorer"]["kind"] for scaling in scaled} == {"model"}
@@ -26,17 +27,18 @@ def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_acce
     assert any("unit" in engine["placement"] and "fuse" in engine.get("graph", {}) for engine in engines)
     splits = [split for engine in engines for split in engine["placement"].get("splits", ())]
     assert {"hot_by_layer", "streamed"} <= {key for split in splits for key in split}
-    assert {draw(seed, LOADS)[0] for seed in range(40)} == {*MODELS, *OTHERS}
+    assert {draw(seed, LOADS).model for seed in range(120)} == {*MODELS, *SHAPES}
     assert any(engine["ffn"].get("experts", {}).get("shapes") == "exact" and engine["weights"]["kind"] != "dram" for engine in engines)
 
 
 def run_drawn(seeds, weights, adapters):
     ran = 0
     for seed in seeds:
-        model, scheme, tree, plain = draw(seed, LOADS)
-        tree["model"] = plain["model"] = {"gguf": str(weights(model, scheme))}
+        drawn = draw(seed, LOADS)
+        tree, plain = drawn.tree, drawn.oracle
+        tree["model"] = plain["model"] = {"gguf": str(weights(drawn.model, drawn.scheme, drawn.apart))}
         if "lora" in tree["engine"]:
-            tree["engine"]["lora"]["adapters"] = plain["engine"]["lora"]["adapters"] = adapters(model)
+            tree["engine"]["lora"]["adapters"] = plain["engine"]["lora"]["adapters"] = adapters(drawn.model)
         try:
             found = outcome(tree)
         except ConfigError as error:
