@@ -23,6 +23,8 @@ def codes(rng, engine):
     """How few-bit codes are multiplied, which changes no bit."""
     numerics = engine.get("products.numerics")
     drawn = {"products.share_precompute": rng.random() < 0.5}
+    if rng.random() < 0.1:
+        drawn[rng.choice(("products.decode", "products.prefill"))] = "file"
     if numerics not in ("int8", "int8_tables", "int16_tables"):
         return drawn | ({"weights.repack": False} if rng.random() < 0.2 else {})
     ways = ["automatic"] + ["lut"] * (numerics != "int16_tables") + ["dot"] * (numerics == "int8")
@@ -33,11 +35,12 @@ def codes(rng, engine):
 
 
 def accelerators_contract(rng, scheme, engine):
-    """Matmuls of the accelerator in another contract than the cores'. Which experts' are its own is a matter of its shapes."""
+    """Matmuls of the accelerator in another contract than the cores'. Of experts they are those of its own graphs."""
     units, unit = engine["placement.units"], engine.get("placement.unit")
-    if engine["ffn.kind"] == "experts" or not (unit in ("npu", "cpu1") or "npu" in units) or engine.get("placement.kind") == "prompts":
+    if not (unit in ("npu", "cpu1") or "npu" in units) or engine.get("placement.kind") == "prompts" or rng.random() < 0.5:
         return {}
-    if rng.random() < 0.5:
+    alike = engine["ffn.kind"] != "experts" or engine["ffn.experts.overflow"] == "drop"
+    if not alike:
         return {}
     few_bits = scheme not in ("f16", "q8_0") and not scheme.startswith("w8")
     return {"placement.activations": rng.choice(("fp16", "int8") + (("int8_tables", "int16_tables") if few_bits else ()))}
@@ -59,6 +62,10 @@ def caches(rng, engine, loads):
     if not bundles:
         return drawn
     drawn |= {"weights.report_bound": rng.random() < 0.2, "ffn.clusters.keep": rng.choice(("named", "fired"))}
+    if engine["placement.units"][-1].startswith("cpu") and rng.random() < 0.3:
+        drawn["ffn.clusters.io_core"] = engine["placement.units"][-1]
+    if "placement.splits" in engine and rng.random() < 0.3:
+        drawn["ffn.clusters.hot_in_dram"] = rng.choice(("0%", "25%", "100%"))
     if engine.get("weights.eviction") == "window":
         drawn["weights.window"] = rng.choice((0, 1, 1.5, 4))
     elif rng.random() < 0.2:
@@ -70,8 +77,10 @@ def caches(rng, engine, loads):
 
 def layout(rng, scheme, engine):
     """How neurons lie in flash."""
-    if "ffn.clusters.neurons" not in engine or rng.random() < 0.5:
+    if rng.random() < 0.5:
         return {}
+    if "ffn.clusters.neurons" not in engine:
+        return {"weights.layout": "rows"}
     apart = ("scales_inline", "scales_resident") if scheme == "q4_0" and engine.get("weights.bundle", True) else ()
     return {"weights.layout": rng.choice(("auto", "bundles", "bundles_two_phase", *apart))}
 
@@ -102,6 +111,14 @@ def tiers(rng, engine):
     if rng.random() < 0.3:
         drawn["shape_multiple"] = 64
     return {f"ffn.experts.{key}": value for key, value in drawn.items()}
+
+
+def dropping(rng, engine):
+    """Rows that find no room in a graph are dropped. The same ones on a core in place of the unit: shapes, and what it holds, are alike."""
+    if engine["ffn.kind"] != "experts" or rng.random() < 0.6:
+        return {}
+    alike = {"shape_multiple": 64, "resident": "0 B", "cold": rng.choice(("0%", "25%"))}
+    return {f"ffn.experts.{key}": value for key, value in ({"overflow": "drop"} | alike).items()}
 
 
 def loads(rng, engine):
@@ -175,7 +192,8 @@ def conversation(rng, workload, adapters=()):
             kept[request["keep_as"]] = adapter
         requests.append(request)
     workload |= {"requests": requests, "kept_in": rng.choice(("dram", "flash"))}
-    workload["output_tokens"] = min(workload["output_tokens"], 4) if isinstance(workload["output_tokens"], int) else 4
+    most = workload["output_tokens"]
+    workload["output_tokens"] = min(most, 4) if isinstance(most, int) else [min(length, 4) for length in most]
 
 
 def _alone(workload):

@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import vitro
 from conftest import ROOT
+from drawn_models import MODELS
 from families import UNLIKE as OTHERS
 from vitro.base.trees import nested
 
 CONFIGS = ROOT / "configs"
-EMBEDDED = CONFIGS / "models" / "embedded"
 FAMILIES = {"mixture": "leading dense", "dense": "normed"}
 LAYERS = {"dense": 4, "mixture": 3, "leading dense": 4, "normed": 4}
-MODELS = {"dense": EMBEDDED / "stories-reglu-3m.f16.gguf", "mixture": EMBEDDED / "stories-moe-6m.f16.gguf"}
 DEVICE = CONFIGS / "devices" / "oneplus12.yaml"
 ACCELERATOR = {"sim": "npu", "host": "cpu1"}  # on host a core stands for the unit: prepared chains in place of graphs
 OUTPUTS = 6

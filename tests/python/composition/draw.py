@@ -2,7 +2,8 @@
 import random
 from dataclasses import dataclass
 
-from cells import DEVICE, JUDGED, MODELS
+from cells import DEVICE, JUDGED
+from drawn_models import ADAPTERS, MODELS
 from families import OTHERS, UNLIKE
 from vitro.base.trees import nested
 from vitro.torture import sections
@@ -10,7 +11,6 @@ from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, checked, 
                                 kv_place, methods, neurons_ahead, numerics, parts, resident, shapes, staged, together)
 
 SPARE = "cpu7"  # of the simulated phone, at work in no configuration
-ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
 KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "kv.checksums", "prefill_order", "prefill_span")
 # What decides tokens, wherever work and data are.
 CONTRACT = ("prefill_chunk", "products.numerics", "products.prefill_numerics", "products.decode_rows", "kv.format", "kv.per",
@@ -51,7 +51,7 @@ def draw(seed, loads):
     engine |= sections.caches(own("caches"), engine, loads)
     for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, _on_cores):
         engine |= section(own(section.__name__), engine)
-    engine |= sections.layout(own("layout"), scheme, engine)
+    engine |= sections.dropping(own("dropping"), engine) | sections.layout(own("layout"), scheme, engine)
     engine |= sections.accelerators_contract(own("accelerator"), scheme, engine)
     if "gpu" in engine["placement.units"]:
         engine = {"products.numerics": "a16"} | engine  # its own one, where none is asked for
@@ -78,16 +78,16 @@ def _oracle(tree, engine):
     contract = {key: value for key, value in engine.items() if key in CONTRACT}
     oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | contract)}
     placed = engine.get("placement.kind") == "prompts" or {"placement.kv", "placement.activations"} & engine.keys()
-    by_neuron = "ffn.clusters.neurons" in engine
-    if placed or by_neuron:
-        bound = tree["memory"] if by_neuron else {}
+    by_room = "ffn.clusters.neurons" in engine or engine.get("ffn.experts.overflow") == "drop"
+    if placed or by_room:
+        bound = tree["memory"] if by_room else {}
         oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(_on_spare(engine, bool(bound))), "memory": bound}
     return oracle
 
 
 def _on_spare(engine, bound):
-    """bound: which neurons are in DRAM follows from what room there is, and which of them are added up together from that. Then all
-    that takes room is the same."""
+    """bound: which neurons are in DRAM follows from what room there is, and which of them are added up together from that. So does which
+    experts are in graphs, whose rows may be dropped. Then all that takes room is the same."""
     elsewhere = () if bound else (*KV_PLACE, "weights.experts.neurons_ahead", "weights.embedding")
     own = {key: value for key, value in engine.items() if key not in elsewhere}
     own |= {key: value for key, value in {"placement.unit": SPARE, "placement.graph_units": [SPARE]}.items() if key in own}

@@ -2,7 +2,7 @@
 project allows (docs/guide/composing-an-engine.md)."""
 import pytest
 from cells import MODELS, all_cells, experiment, outcome, pairs
-from checking import LOADS, adapters, check, forked, right, weights  # noqa: F401 (fixtures)
+from checking import LOADS, check, files, forked, right, weights  # noqa: F401 (fixtures)
 from draw import MAY_BE_REFUSED, draw
 from families import SHAPES
 from vitro.errors import ConfigError
@@ -31,14 +31,14 @@ def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_acce
     assert any(engine["ffn"].get("experts", {}).get("shapes") == "exact" and engine["weights"]["kind"] != "dram" for engine in engines)
 
 
-def run_drawn(seeds, weights, adapters):
+def run_drawn(seeds, files):
     ran = 0
     for seed in seeds:
         drawn = draw(seed, LOADS)
         tree, plain = drawn.tree, drawn.oracle
-        tree["model"] = plain["model"] = {"gguf": str(weights(drawn.model, drawn.scheme, drawn.apart))}
+        tree["model"] = plain["model"] = {"gguf": str(files.weights(drawn.model, drawn.scheme, drawn.apart))}
         if "lora" in tree["engine"]:
-            tree["engine"]["lora"]["adapters"] = plain["engine"]["lora"]["adapters"] = adapters(drawn.model)
+            tree["engine"]["lora"]["adapters"] = plain["engine"]["lora"]["adapters"] = files.adapters(drawn.model)
         try:
             found = outcome(tree)
         except ConfigError as error:
@@ -49,14 +49,14 @@ def run_drawn(seeds, weights, adapters):
     return ran
 
 
-def test_drawn_configurations_run_right(weights, adapters):
-    assert run_drawn(range(15), weights, adapters) > 9
+def test_drawn_configurations_run_right(files):
+    assert run_drawn(range(15), files) > 9
 
 
 @pytest.mark.all
 @pytest.mark.parametrize("first", range(15, DRAWN, 15))
-def test_all_drawn_configurations_run_right(first, weights, adapters):
-    assert run_drawn(range(first, first + 15), weights, adapters) > 7
+def test_all_drawn_configurations_run_right(first, files):
+    assert run_drawn(range(first, first + 15), files) > 7
 
 
 def test_what_a_machine_or_model_lacks_is_refused_with_its_key(weights):
