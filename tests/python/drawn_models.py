@@ -1,11 +1,9 @@
 """Files of the models that configurations are drawn over, each made when it is first asked for."""
-import subprocess
-import sys
-
 from adapters import random_adapter, weights_of, write_adapter
 from conftest import ROOT
 from families import SHAPES, matrices
 from oracle import random_model, write_gguf
+from vitro.base import native
 
 EMBEDDED = ROOT / "configs" / "models" / "embedded"
 MODELS = {"dense": EMBEDDED / "stories-reglu-3m.f16.gguf", "mixture": EMBEDDED / "stories-moe-6m.f16.gguf"}
@@ -27,12 +25,11 @@ class Files:
         base = MODELS.get(model) or self._made(f"{model}.gguf", lambda path: write_gguf(random_model(SHAPES[model], seed=4), path))
         if scheme == "f16" and not apart:
             return base
-        separate = ["--embedding", "bf16", "--output", "q8_0"] if apart else []
+        separate = ("bf16", "q8_0") if apart else ("", "")
         layers = "q8_0" if scheme == "f16" else scheme  # what there is needs no scheme
 
-        def quantize(path):
-            command = [sys.executable, "-m", "vitro", "quantize", str(base), str(path), "--scheme", layers, *separate]
-            subprocess.run(command, check=True, capture_output=True)
+        def quantize(path):  # here: a process for each file would take longer than the file
+            native.call("quantize", str(base), str(path), layers, *separate)
         return self._made(f"{model}.{scheme}{'.apart' if apart else ''}.gguf", quantize)
 
     def adapters(self, model):

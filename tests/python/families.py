@@ -9,17 +9,20 @@ _MIXTURE = {"layers": 3, "experts": 8, "experts_used": 2, "width": 128, "ffn": 6
 UNLIKE = {"leading dense": Shape(arch="deepseek", **_MIXTURE | {"layers": 4}, weights="of_all", plain_ffn=192, shared_count=1,
                                  dense_layers=1),
           "normed": Shape(arch="bitnet-b1.58", sub_norms=True, activation="relu_squared", **_DENSE)}
-OTHERS = {"llama": Shape(**_DENSE | {"half_split": False}, tied=True, rope_factors=True, window=9),
-          "qwen2": Shape(arch="qwen2", qkv_bias=True, rope_base=1e6, eps=1e-6, **_DENSE),
-          "qwen3": Shape(arch="qwen3", qk_norm=True, key_length=64, rope_base=1e6, eps=1e-6, **_DENSE),
-          "phi3": Shape(arch="phi3", joined=True, window=7, kv_heads=4, **_DENSE),
-          "mixtral": Shape(**_MIXTURE),
-          "qwen2moe": Shape(arch="qwen2moe", half_split=True, qkv_bias=True, weights="of_all", **_MIXTURE, plain_ffn=192, shared_ffn=128,
-                            shared_gate=True),
-          "qwen3moe": Shape(arch="qwen3moe", half_split=True, qk_norm=True, key_length=64, **_MIXTURE | {"experts_used": 3}, plain_ffn=192),
-          "olmoe": Shape(arch="olmoe", half_split=True, qk_norm_whole=True, weights="of_all", **_MIXTURE | {"experts_used": 4}),
+_SMALL = _DENSE | {"width": 64, "heads": 2, "kv_heads": 1, "ffn": 128}
+_SMALL_MIXTURE = _MIXTURE | {"width": 64, "heads": 2, "kv_heads": 1}
+OTHERS = {"llama": Shape(**_SMALL | {"half_split": False}, tied=True, rope_factors=True, window=9),
+          "qwen2": Shape(arch="qwen2", qkv_bias=True, rope_base=1e6, eps=1e-6, **_SMALL),
+          "qwen3": Shape(arch="qwen3", qk_norm=True, key_length=64, rope_base=1e6, eps=1e-6, **_SMALL),
+          "phi3": Shape(arch="phi3", joined=True, window=7, **_SMALL | {"kv_heads": 2}),
+          "mixtral": Shape(**_SMALL_MIXTURE),
+          "qwen2moe": Shape(arch="qwen2moe", half_split=True, qkv_bias=True, weights="of_all", **_SMALL_MIXTURE, plain_ffn=192,
+                            shared_ffn=128, shared_gate=True),
+          "qwen3moe": Shape(arch="qwen3moe", half_split=True, qk_norm=True, key_length=64, **_SMALL_MIXTURE | {"experts_used": 3},
+                            plain_ffn=192),
+          "olmoe": Shape(arch="olmoe", half_split=True, qk_norm_whole=True, weights="of_all", **_SMALL_MIXTURE | {"experts_used": 4}),
           "phimoe": Shape(arch="phimoe", half_split=True, layer_norm=True, qkv_bias=True, all_biases=True, weights="sparse_mixer",
-                          original_context=32, attn_factor=1.19, **_MIXTURE)}
+                          original_context=32, attn_factor=1.19, **_SMALL_MIXTURE)}
 SHAPES = UNLIKE | OTHERS
 
 
