@@ -15,11 +15,16 @@ def test_every_pair_of_parts_runs_right(cell, weights, right):
     check(cell, weights, right)
 
 
-def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_accelerators():
+def test_the_drawn_hold_every_model_workload_and_judge_adapters_and_unfused_graphs_beside_accelerators():
     trees = [draw(seed, LOADS).tree for seed in range(DRAWN)]
     scaled = [tree["workload"]["scaling"] for tree in trees if "scaling" in tree["workload"]]
-    assert {scaling["method"] for scaling in scaled} == {"best_of_n", "beam_search"}
-    assert {scaling["scorer"]["kind"] for scaling in scaled} == {"model"}
+    assert {scaling["method"] for scaling in scaled} == {"best_of_n", "beam_search", "self_consistency"}
+    assert {scaling["scorer"]["kind"] for scaling in scaled if "scorer" in scaling} == {"model", "log_probability", "regex"}
+    workloads = [tree["workload"] for tree in trees]
+    assert {"requests", "restore_kv", "sampling", "adapter"} <= {key for workload in workloads for key in workload}
+    assert any("continue" in request for workload in workloads for request in workload.get("requests", ()))
+    assert {tree.get("machine") for tree in trees} == {"sim", "host"}
+    assert {key for tree in trees for key in tree["memory"]} == {"budget", "ffn_in_dram"}
     engines = [tree["engine"] for tree in trees]
     assert {"int8_tables", "int16_tables"} <= {engine.get("products", {}).get("numerics") for engine in engines}
     by_neuron = [engine for engine in engines if engine["ffn"]["kind"] == "clusters" and "lora" in engine]
@@ -27,7 +32,7 @@ def test_the_drawn_hold_judges_contracts_adapters_and_unfused_graphs_beside_acce
     assert any("unit" in engine["placement"] and "fuse" in engine.get("graph", {}) for engine in engines)
     splits = [split for engine in engines for split in engine["placement"].get("splits", ())]
     assert {"hot_by_layer", "streamed"} <= {key for split in splits for key in split}
-    assert {draw(seed, LOADS).model for seed in range(120)} == {*MODELS, *SHAPES}
+    assert {draw(seed, LOADS).model for seed in range(DRAWN)} == {*MODELS, *SHAPES}
     assert any(engine["ffn"].get("experts", {}).get("shapes") == "exact" and engine["weights"]["kind"] != "dram" for engine in engines)
 
 

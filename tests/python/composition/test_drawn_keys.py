@@ -9,11 +9,13 @@ SEEDS = 1500
 SECTIONS = ("weights", "ffn", "attention", "kv", "placement", "products", "graph", "lora")
 OTHER_KEYS = ("prefill_chunk", "prefill_order", "prefill_span")
 NOT_DRAWN = {
-    "placement.transport": "of a Hexagon's worker", "placement.spill": "of a Hexagon's worker", "placement.hvx_threads": "the same",
-    "placement.stage_buffers": "the same", "placement.sessions": "these models fit into one; a smaller number is refused",
+    "placement.transport": "of a Hexagon's worker, which runs in an emulator", "placement.spill": "the same",
+    "placement.hvx_threads": "the same", "placement.stage_buffers": "the same",
+    "placement.sessions": "these models fit into one; a smaller number is refused",
     "placement.options": "of plug-ins", "placement.threads": "stands for names of units, which are drawn",
     "products.isa": "of the processor at hand; tests/engine/kernels holds all of them to the same bits",
-    "products.code_bits": "refuses models, and changes no run", "kv.scratch": "a folder", "ffn.experts.calibration": "a recording; its loads are drawn",
+    "products.code_bits": "refuses models, and changes no run", "kv.scratch": "a folder",
+    "ffn.experts.calibration": "a recording; its loads are drawn",
     "ffn.clusters.predictors": "no drawn model has any", "ffn.clusters.measure": "of predictors",
     "ffn.clusters.threshold": "units of static graphs compute every neuron, whatever it is",
     "lora.adapters": "they are put in place with the model (checking.py)", "weights.experts.ahead": "has one rule, which is the default",

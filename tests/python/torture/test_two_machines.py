@@ -61,7 +61,7 @@ def drawn(seed, files):
     engine |= draw.expert_cache(rng, "mixture" if mixture else "dense", engine)
     engine |= draw.activations(random.Random(f"activations {seed}")) | split(random.Random(f"split {seed}"), engine, mixture)
     workload = {"batch": rng.randint(1, 3)}
-    changes = {"memory.ffn_in_dram": f"{rng.choice((25, 40, 60))}%"}
+    share = rng.choice((25, 40, 60))
     kinds = [{"fault": fault, "at": rng.randint(0, 60), "count": rng.randint(1, 20)} for fault in
              ("latency", "reorder", "stall", "queue_full", "slow_launch") for _ in range(rng.randint(0, 2))]
     for fault in kinds:
@@ -70,7 +70,10 @@ def drawn(seed, files):
     scheme, own = contracts(random.Random(f"contracts {seed}"))
     engine |= own | draw.coded(random.Random(f"coded {seed}"), engine)
     model = family(random.Random(f"family {seed}"), mixture, engine)
-    changes["model.gguf"] = str(files.weights(model, scheme))
+    if model in SHAPES and engine["weights.kind"] == "paged":
+        share = 60  # less is no slice of a matrix and its read-ahead
+    changes = {"model.gguf": str(files.weights(model, scheme))}
+    changes |= {"memory.ffn_in_dram": f"{share}%"} if engine["weights.kind"] != "dram" else {}
     engine |= lora(random.Random(f"lora {seed}"), workload, files, model)
     changes |= {f"engine.{key}": value for key, value in engine.items()} | {f"workload.{key}": value for key, value in workload.items()}
     return changes, kinds or [HARMLESS[0]]

@@ -241,7 +241,8 @@ Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* ste
     for (std::size_t core = 0; core < cores; ++core) {
       const Slice neurons = share_of(options_.ffn, grain(Role::ffn_gate, layer), core, cores);
       const Slice columns = share_of(options_.width, grain(Role::ffn_down, layer), core, cores);
-      if (neurons.count > 0) append_gated(on_cores(), gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
+      if (neurons.count > 0)
+        append_gated(on_cores(), gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
       if (columns.count == 0) continue;
       down[core].push_back(product(on_cores(), Role::ffn_down, layer, expert.expert, batch,
                                    wide(core_scratch_.hidden, expert.first - first, expert.count),
