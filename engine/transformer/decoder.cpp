@@ -235,7 +235,9 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
                            engine.prefill_chunk,
                            decoder.adapters.get(),
                            engine.activations,
-                           engine.placement.activations};
+                           engine.placement.activations,
+                           engine.products.prefill_matmul,
+                           engine.products.methods.decode_rows};
   decoder.ffn = ffn_kinds().find(engine.ffn.kind)->make(ffn_setup, engine.ffn);
 
   if (const std::optional<MappedOperands> mapped = decoder.placement->mapped()) {

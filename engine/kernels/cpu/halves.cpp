@@ -56,6 +56,11 @@ Range touched(const KernelCall& call, const View& v, std::size_t width, bool out
     const Range heads = sliced_heads(call, v);
     return {heads.first * v.shape[2], heads.count * v.shape[2]};
   }
+  if (call.is<ops::Attention>()) {  // sliced by heads of the pool, each with its share of the queries
+    const std::uint32_t pool = call.in[1].shape[0], each = all / pool;
+    const Range heads = sliced(call, pool);
+    return {heads.first * each, heads.count * each};
+  }
   const bool cut = call.is<ops::Add, ops::Glu, ops::Select, ops::Reduce, ops::ExpertSum>() ||
                    (out && call.is<ops::Matmul, ops::AddProduct>()) ||
                    (call.is<ops::AddGated>() && &v != &call.in[ops::AddGated::kGateInput]);

@@ -39,7 +39,9 @@ KvCache::KvCache(Memory& memory, KvShape shape, std::uint32_t max_tokens, std::u
     states_.resize(blocks);
     places_.resize(blocks - placement_.keep->capacity());  // who has a block in flash has that many in DRAM, or gave them up
   }
-  range_ = memory_.reserve(landing_offset(places_.size()), Placement::dram, Region::kv).value_or_throw();
+  // Blocks that a window has passed land without a place in the file, in steps of a whole prompt any number of them.
+  const bool placeless = tiered() && placement_.window > 0 && placement_.keep->forgets_unseen();
+  range_ = memory_.reserve(landing_offset(placeless ? blocks : places_.size()), Placement::dram, Region::kv).value_or_throw();
 }
 
 std::uint32_t KvCache::create(std::uint32_t adapter) {

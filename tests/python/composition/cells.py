@@ -8,19 +8,13 @@ from pathlib import Path
 import numpy as np
 import vitro
 from conftest import ROOT
-from oracle import Shape
+from drawn_models import MODELS
+from families import UNLIKE as OTHERS
 from vitro.base.trees import nested
 
 CONFIGS = ROOT / "configs"
-EMBEDDED = CONFIGS / "models" / "embedded"
-# Families whose FFNs are not all alike, with random weights: beside the embedded model of a kind, in the pairs and the draws.
-OTHERS = {"leading dense": Shape(arch="deepseek", layers=4, weights="of_all", experts=8, experts_used=2, width=128, ffn=64, plain_ffn=192,
-                                 shared_count=1, dense_layers=1, context=256),
-          "normed": Shape(arch="bitnet-b1.58", half_split=True, sub_norms=True, activation="relu_squared", layers=4, width=128, ffn=192,
-                          context=256)}
 FAMILIES = {"mixture": "leading dense", "dense": "normed"}
 LAYERS = {"dense": 4, "mixture": 3, "leading dense": 4, "normed": 4}
-MODELS = {"dense": EMBEDDED / "stories-reglu-3m.f16.gguf", "mixture": EMBEDDED / "stories-moe-6m.f16.gguf"}
 DEVICE = CONFIGS / "devices" / "oneplus12.yaml"
 ACCELERATOR = {"sim": "npu", "host": "cpu1"}  # on host a core stands for the unit: prepared chains in place of graphs
 OUTPUTS = 6

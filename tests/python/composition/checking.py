@@ -1,14 +1,9 @@
 """Holds a cell against its oracle; the fixtures are for the modules that import them."""
-import subprocess
-import sys
-
 import pytest
-from adapters import ATTENTION, FFN, random_adapter, weights_of, write_adapter
-from cells import (COMMON, GPU, KV, MODELS, NPU_PRODUCTS, ON_NPU, OTHERS, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS,
+from cells import (COMMON, GPU, KV, MODELS, NPU_PRODUCTS, ON_NPU, PAIRED_KV, PAIRED_PRODUCTS, PAIRED_WORKLOADS,
                    PRODUCTS, all_cells, contract_of, embedding_apart, experiment, like_itself, oracle, outcome)
 from conftest import opencl_platforms
-from draw import ADAPTERS
-from oracle import random_model, write_gguf
+from drawn_models import Files
 from vitro.running import experiments
 
 LOADS = [[1 / 8] * 8] * 3  # of the embedded mixture: no expert is busier than another
@@ -23,48 +18,17 @@ def forked():
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory, has_native):
-    """(model, scheme, whether the output matrix is no longer the embedding) -> a file of the embedded model with weights of that scheme."""
-    folder, made = tmp_path_factory.mktemp("weights"), {}
+def files(tmp_path_factory, has_native):
+    return Files(tmp_path_factory.mktemp("models"))
 
-    def file(model, scheme, apart=False):
-        if model in OTHERS and (model, "") not in made:
-            made[model, ""] = folder / f"{model}.gguf"
-            write_gguf(random_model(OTHERS[model], seed=4), made[model, ""])
-        base = made[model, ""] if model in OTHERS else MODELS[model]
-        if scheme == "f16" and not apart:
-            return base
-        key = (model, scheme, apart)
-        if key not in made:
-            made[key] = folder / f"{model}.{scheme}{'.apart' if apart else ''}.gguf"
-            matrices = ["--embedding", "bf16", "--output", "q8_0"] if apart else []
-            layers = "q8_0" if scheme == "f16" else scheme  # what there is needs no scheme
-            subprocess.run([sys.executable, "-m", "vitro", "quantize", str(base), str(made[key]), "--scheme", layers, *matrices],
-                           check=True, capture_output=True)
-        return made[key]
-    return file
+
+@pytest.fixture(scope="module")
+def weights(files):
+    return files.weights
 
 
 def file_of(cell, weights):
     return weights(cell.model, PRODUCTS[cell.products][1], embedding_apart(cell))
-
-
-@pytest.fixture(scope="module")
-def adapters(tmp_path_factory, weights):
-    """model -> `engine.lora.adapters` of files for it."""
-    folder, made, base = tmp_path_factory.mktemp("adapters"), {}, weights
-
-    def of(model):
-        if model not in made:
-            weights = weights_of(base(model, "f16"))
-            arch = OTHERS[model].arch if model in OTHERS else "llama"
-            # FFNs of mixtures take no adapters, neither their experts nor the dense ones before them.
-            matrices = {"all": ATTENTION + (() if model == "leading dense" else FFN), "attention": ("attn_q", "attn_v")}
-            made[model] = [{"name": name, "file": str(write_adapter(random_adapter(weights, matrices[name], rank=rank, seed=rank),
-                                                                    folder / f"{model}.{name}.gguf", arch))}
-                           for name, rank in zip(ADAPTERS, (4, 7))]
-        return made[model]
-    return of
 
 
 @pytest.fixture(scope="module")

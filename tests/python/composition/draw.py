@@ -1,89 +1,163 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down."""
 import random
+from dataclasses import dataclass
 
-from cells import DEVICE, FAMILIES, JUDGED, LAYERS, MODELS
+from cells import DEVICE, JUDGED
+from drawn_models import ADAPTERS, MODELS
+from families import OTHERS, UNLIKE
 from vitro.base.trees import nested
-from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, coded, exact_tables, fused, kv, kv_place, methods, neurons_ahead,
-                                numerics, parts, resident, shapes, staged)
+from vitro.torture import sections
+from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, checked, coded, depth, exact_tables, expert_cache, fused, kv,
+                                kv_place, methods, neurons_ahead, numerics, parts, resident, shapes, staged, together)
 
-SPARE = "cpu7"
-ADAPTERS = ("all", "attention")  # what they adapt; of a mixture's FFNs none can be beside the base
-KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "prefill_order", "prefill_span")
+SPARE = "cpu7"  # of the simulated phone, at work in no configuration
+KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "kv.checksums", "prefill_order", "prefill_span")
+# What decides tokens, wherever work and data are.
+CONTRACT = ("prefill_chunk", "products.numerics", "products.prefill_numerics", "products.decode_rows", "kv.format", "kv.per",
+            "graph.activations", "attention.kernel", "lora.order")
 # What a combination of parts may be refused for, and nothing else.
-MAY_BE_REFUSED = ("memory.budget",)
+MAY_BE_REFUSED = ("memory.budget", "memory.ffn_in_dram")
+LAYERS = {"dense": 4, "mixture": 3}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """`apart`: its output matrix is not its embedding. `oracle`: the same numeric contracts on cores, everything in DRAM."""
+    model: str
+    scheme: str
+    apart: bool
+    tree: dict
+    oracle: dict
 
 
 def draw(seed, loads):
-    """-> (model, scheme, experiment, oracle): the oracle has the same numeric contracts on one core, everything in DRAM."""
+    """A section that came after others has a generator of its own: what they draw of a seed stays."""
+    def own(section):
+        return random.Random(f"{section} {seed}")
     rng = random.Random(seed)
-    machine, model, scheme = rng.choice(("sim", "host")), rng.choice(sorted(MODELS)), rng.choice(SCHEMES)
-    shared = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
-    shared |= coded(random.Random(f"coded {seed}"), shared) | activations(random.Random(f"activations {seed}"))
-    shared |= exact_tables(random.Random(f"exact tables {seed}"), shared)
+    machine, kind, scheme = rng.choice(("sim", "host")), rng.choice(sorted(MODELS)), rng.choice(SCHEMES)
+    engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
-    engine = shared | parts(rng, model, machine, loads) | kv_place(rng) | methods(rng)
-    engine |= staged(random.Random(f"staged {seed}"), engine) | resident(random.Random(f"resident {seed}"), engine)
-    engine |= _expert_cache(random.Random(f"expert cache {seed}"), model, engine)
-    engine |= by_layer(random.Random(f"by layer {seed}"), engine, LAYERS[model], 8 if model == "mixture" else 1)
-    engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), model, engine)
-    engine |= shapes(random.Random(f"shapes {seed}"), engine)
-    engine |= _on_cores(random.Random(f"on cores {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
-    scheme = _with_outliers(random.Random(f"outliers {seed}"), scheme)
-    scheme = random.Random(f"wide codes {seed}").choice((scheme, "w8g64z", "w8z_channel")) if scheme == "q8_0" else scheme
-    model = _other_family(random.Random(f"family {seed}"), model, engine)
-    memory = {"budget": f"{2 ** rng.uniform(22, 26) / 2 ** 20:.3f} MiB"} if rng.random() < 0.5 else {}
-    _judged(random.Random(f"judged {seed}"), workload, memory)
-    lora = _lora(rng, workload)
-    shared |= lora
-    engine |= lora
+    scheme = _scheme(own("scheme"), scheme)
+    engine |= coded(own("coded"), engine) | activations(own("activations")) | exact_tables(own("exact tables"), engine)
+    engine |= sections.contracts(own("contracts"), scheme, engine) | sections.attention(own("attention"))
+    engine |= parts(rng, kind, machine, loads) | kv_place(rng) | methods(rng)
+    engine |= sections.offload(own("offload"), machine, engine) | staged(own("staged"), engine) | resident(own("resident"), engine)
+    engine |= expert_cache(own("expert cache"), kind, engine)
+    engine |= by_layer(own("by layer"), engine, LAYERS[kind], 8 if kind == "mixture" else 1)
+    engine |= neurons_ahead(own("neurons ahead"), kind, engine) | shapes(own("shapes"), engine) | fused(own("fused"), engine)
+    engine |= together(own("together"), engine) | depth(own("depth"), engine) | checked(own("checksums"), engine)
+    engine |= sections.caches(own("caches"), engine, loads)
+    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, _on_cores):
+        engine |= section(own(section.__name__), engine)
+    engine |= sections.dropping(own("dropping"), engine) | sections.layout(own("layout"), scheme, engine)
+    engine |= sections.accelerators_contract(own("accelerator"), scheme, engine)
+    if "gpu" in engine["placement.units"]:
+        engine = {"products.numerics": "a16"} | engine  # its own one, where none is asked for
+    apart = own("embedding").random() < 0.15
+    if apart:
+        engine["weights.embedding"] = "flash"
+    model = _model(own("family"), kind, engine)
+    engine |= _lora(own("lora"), workload)
+    sections.lengths(own("lengths"), workload)
+    judged = _judged(own("judged"), workload)
+    if not judged:
+        names = ("none", *ADAPTERS) if "lora.order" in engine else ()
+        sections.conversation(own("conversation"), workload, names)
+    memory = {} if judged else _memory(own("memory"), model, engine)
     tree = {"experiment": f"drawn_{seed}", "machine": machine, "engine": nested(engine), "workload": workload, "memory": memory}
     if machine == "sim":
         tree["device"] = str(DEVICE)
-    return model, scheme, tree, _oracle(tree, shared, engine)
+    return Drawn(model, scheme, apart, tree, _oracle(tree, engine))
 
 
-def _oracle(tree, shared, engine):
+def _oracle(tree, engine):
     """Clusters sum up in an order of their own, which the split between units is a part of, and so are the heads that attend to staged keys
-    and values: theirs is the same placement with a core in place of the accelerator."""
-    oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | shared)}
-    if "ffn.clusters.neurons" in engine or "placement.kv" in engine:
-        own = {key: value for key, value in engine.items() if key not in (*KV_PLACE, "weights.experts.neurons_ahead")}
-        spare = {"placement.unit": SPARE, "placement.graph_units": [SPARE]}
-        own |= {key: value for key, value in spare.items() if key in own}
-        oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(own)}
+    and values, and what has an accelerator's own contract: theirs is the same placement with a core in place of the accelerator."""
+    contract = {key: value for key, value in engine.items() if key in CONTRACT}
+    oracle = {"experiment": "oracle", "machine": "host", "workload": tree["workload"], "engine": nested({"policy": "dense"} | contract)}
+    placed = engine.get("placement.kind") == "prompts" or {"placement.kv", "placement.activations"} & engine.keys()
+    by_room = "ffn.clusters.neurons" in engine or engine.get("ffn.experts.overflow") == "drop"
+    if placed or by_room:
+        bound = tree["memory"] if by_room else {}
+        oracle |= {"machine": "sim", "device": str(DEVICE), "engine": nested(_on_spare(engine, bool(bound))), "memory": bound}
     return oracle
 
 
-def _other_family(rng, model, engine):
-    """Of as many layers with experts, one of which has none before them: a list of shares by layer is of another model."""
-    other = rng.random() < 0.25 and "hot_by_layer" not in engine.get("placement.splits", [{}])[0]
-    return FAMILIES[model] if other else model
+def _on_spare(engine, bound):
+    """bound: which neurons are in DRAM follows from what room there is, and which of them are added up together from that. So does which
+    experts are in graphs, whose rows may be dropped. Then all that takes room is the same."""
+    elsewhere = () if bound else (*KV_PLACE, "weights.experts.neurons_ahead", "weights.embedding")
+    own = {key: value for key, value in engine.items() if key not in elsewhere}
+    own |= {key: value for key, value in {"placement.unit": SPARE, "placement.graph_units": [SPARE]}.items() if key in own}
+    units = own["placement.units"]
+    if own.get("placement.kind") == "unit" and units[0] in ("npu", "gpu"):
+        own["placement.units"] = [SPARE]
+    elif "npu" in units:  # which has the matmuls of the layers
+        own |= {"placement.units": [unit for unit in units if unit != "npu"], "placement.kind": "matmuls", "placement.unit": SPARE}
+    else:
+        own["placement.units"] = [SPARE if unit == "gpu" else unit for unit in units]
+    return own
 
 
-def _with_outliers(rng, scheme):
-    """In place of q4_0, whose contracts the format has."""
-    return "w4_outliers" if scheme == "q4_0" and rng.random() < 0.4 else scheme
+def _model(rng, kind, engine):
+    """Another family of as many layers with experts. A list of shares by layer is of a model that has experts in all of them."""
+    if rng.random() < 0.5:
+        return kind
+    lists = "hot_by_layer" in engine.get("placement.splits", [{}])[0]
+    return rng.choice([name for name, shape in (UNLIKE | OTHERS).items()
+                       if bool(shape.experts) == (kind == "mixture") and not (lists and shape.dense_layers)])
 
 
-def _judged(rng, workload, memory):
-    """Samples that a reward model judges, in place of a batch. It stays in DRAM beside the rest."""
+def _scheme(rng, scheme):
+    """Formats of the same contracts in place of a first one."""
+    if scheme == "q4_0" and rng.random() < 0.4:
+        return "w4_outliers"
+    return rng.choice((scheme, "w8g64z", "w8z_channel")) if scheme == "q8_0" else scheme
+
+
+def _memory(rng, model, engine):
+    """Of all, or of the FFNs alone."""
+    if rng.random() < 0.5:
+        smallest, largest = (22, 26) if model in MODELS else (19.5, 23)
+        return {"budget": f"{2 ** rng.uniform(smallest, largest) / 2 ** 20:.3f} MiB"}
+    if engine["weights.kind"] != "dram" and rng.random() < 0.6:
+        return {"ffn_in_dram": f"{rng.choice((0, 25, 50, 100))}%"}
+    return {}
+
+
+def _judged(rng, workload):
+    """Samples in place of a batch, and who chooses among them. -> whether there are any. A reward model stays in DRAM beside the rest."""
     if rng.random() < 0.75:
-        return
-    del workload["batch"]
-    workload["sampling"] = {"temperature": 1}
-    workload["scaling"] = rng.choice(({"method": "best_of_n", "samples": rng.choice((2, 3, 4))},
-                                      {"method": "beam_search", "samples": 4, "width": rng.choice((1, 2)),
-                                       "step": {"max_tokens": rng.randint(1, 4)}})) | JUDGED
-    memory.clear()
+        return False
+    workload.pop("batch", None)
+    if isinstance(workload["output_tokens"], list):
+        workload["output_tokens"] = max(workload["output_tokens"])
+    workload.setdefault("sampling", {"temperature": 1})
+    if isinstance(workload.get("adapter"), list):
+        workload["adapter"] = workload["adapter"][0]
+    method = rng.choice(("best_of_n", "beam_search", "beam_search", "self_consistency"))
+    scaling = {"method": method, "samples": rng.choice((2, 4) if method == "beam_search" else (2, 3, 4))}
+    if method == "beam_search":
+        scaling |= {"width": rng.choice((1, 2)), "step": {"max_tokens": rng.randint(1, 4)}}
+    if method == "self_consistency":
+        scaling["answer"] = "([a-z])"
+    else:
+        model = JUDGED["scorer"] | {"suffix": rng.choice(("", " so")), "incremental": rng.random() < 0.7,
+                                    "placement": rng.choice(("cores", "cores", "model"))}
+        scaling["scorer"] = rng.choice((model, model, {"kind": "log_probability", "over": rng.choice(("mean", "sum"))},
+                                        {"kind": "regex", "patterns": ["a", "[0-9]"]}))
+    workload["scaling"] = scaling
+    return True
 
 
 def _lora(rng, workload):
     """An adapter of ADAPTERS for each sequence, or none; the files are put in place where the model is."""
     if rng.random() > 0.3:
         return {}
-    drawn = [rng.choice(("none", *ADAPTERS)) for _ in range(workload.get("batch", 1))]
-    workload["adapter"] = drawn if "batch" in workload else drawn[0]
+    drawn = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
+    workload["adapter"] = drawn if rng.random() < 0.6 else drawn[0]
     return {"lora.order": rng.choice(("a_bx", "ab_x"))}
 
 
@@ -92,11 +166,3 @@ def _on_cores(rng, engine):
     if engine.get("placement.kind", "cores") != "cores" or "placement.unit" in engine or "placement.graph_units" in engine:
         return {}
     return {"placement.balance": rng.choice(("even", "rates"))}
-
-
-def _expert_cache(rng, model, engine):
-    """Experts behind a cache in place of whole matrices elsewhere."""
-    if model != "mixture" or engine["weights.kind"] in ("dram", "bundles") or "ffn.clusters.neurons" in engine or rng.random() < 0.3:
-        return {}
-    return {"weights.kind": "experts", "weights.eviction": rng.choice(("lru", "step_lru", "lfu", "arc", "popularity", "router", "none")),
-            "weights.experts.look_ahead": rng.random() < 0.7, "weights.experts.window": rng.choice((1, 3, 8))}

@@ -1,6 +1,6 @@
 """The whole composition matrix on host (docs/guide/composing-an-engine.md). A file for each machine: pytest's workers take whole files."""
 import pytest
-from checking import check, forked, matrix, right, weights  # noqa: F401 (fixtures)
+from checking import check, files, forked, matrix, right, weights  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.all
 

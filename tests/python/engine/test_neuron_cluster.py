@@ -45,6 +45,15 @@ def test_no_switch_changes_a_token(clusters):
 
 
 @pytest.mark.parametrize("machine", ["host", "sim"])
+@pytest.mark.parametrize("share", [40, 100])
+def test_a_window_stands_still_where_every_neuron_is_computed(share, machine):
+    case = REFERENCE["models"][RELU]["greedy"][0]
+    window = {"eviction": "window", "window": 1}
+    result = vitro.run(experiment(MODELS / RELU, machine, share, window, {"ffn": {"kind": "dense"}}, prompt=case["prompt"]))
+    assert result["tokens"] == case["ids"][:12]
+
+
+@pytest.mark.parametrize("machine", ["host", "sim"])
 @pytest.mark.parametrize("layout", ["bundles", "bundles_two_phase"])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.all), pytest.param(3, marks=pytest.mark.all)])
 def test_reads_one_by_one_and_together_give_the_same_tokens(machine, layout, seed):

@@ -4,7 +4,9 @@ import random
 import pytest
 import vitro
 from conftest import ROOT
-from vitro.torture import draw
+from drawn_models import ADAPTERS, Files
+from families import SHAPES
+from vitro.torture import draw, sections
 
 QUICKSTART = ROOT / "experiments/quickstart.yaml"
 MIXTURE = {"model": str(ROOT / "configs/models/embedded/stories-moe-6m.f16.gguf")}
@@ -29,9 +31,25 @@ def split(rng, engine, mixture):
     return {"placement.unit": "cpu1", "placement.splits": shares["placement.splits"]}
 
 
-def drawn(seed):
-    """-> an engine's keys and a schedule of faults that lose nothing. The virtual machine's cases are drawn with these functions; what is
-    left out here is what may differ by time: a share of experts that follows from prices, and room that a budget happens to leave."""
+def contracts(rng):
+    """-> the format of weights, and in which contracts they and attention are computed."""
+    scheme = rng.choice((*draw.SCHEMES, "w8g64z", "w8z_channel", "w4_outliers"))
+    engine = draw.numerics(rng, scheme)
+    engine |= draw.exact_tables(rng, engine) | sections.contracts(rng, scheme, engine) | sections.attention(rng)
+    return scheme, engine | {"products.decode_rows": rng.randint(1, 4)}
+
+
+def family(rng, mixture, engine):
+    """Of as many layers with experts: a list of shares by layer is of a model that has experts in all of them."""
+    lists = "hot_by_layer" in engine.get("placement.splits", [{}])[0]
+    alike = [name for name, shape in SHAPES.items() if bool(shape.experts) == mixture and not (lists and shape.dense_layers)]
+    return rng.choice(alike) if rng.random() < 0.6 else "mixture" if mixture else "dense"
+
+
+def drawn(seed, files):
+    """-> changes of the experiment, and a schedule of faults that lose nothing. The virtual machine's cases are drawn with these functions;
+    what is left out here is what may differ by time: a share of experts that follows from prices, and room that a budget happens to
+    leave."""
     rng = random.Random(f"two machines {seed}")
     mixture = rng.random() < 0.4
     weights = rng.choice(("paged", "streamed", "bundles"))
@@ -42,14 +60,31 @@ def drawn(seed):
     engine["weights.read_ahead"] = "16 KiB"
     engine |= draw.expert_cache(rng, "mixture" if mixture else "dense", engine)
     engine |= draw.activations(random.Random(f"activations {seed}")) | split(random.Random(f"split {seed}"), engine, mixture)
-    changes = {f"engine.{key}": value for key, value in engine.items()} | (MIXTURE if mixture else {})
-    changes |= {"memory.ffn_in_dram": f"{rng.choice((25, 40, 60))}%", "workload.batch": rng.randint(1, 3)}
+    workload = {"batch": rng.randint(1, 3)}
+    share = rng.choice((25, 40, 60))
     kinds = [{"fault": fault, "at": rng.randint(0, 60), "count": rng.randint(1, 20)} for fault in
              ("latency", "reorder", "stall", "queue_full", "slow_launch") for _ in range(rng.randint(0, 2))]
     for fault in kinds:
         if fault["fault"] != "queue_full":
             fault["delay"] = f"{rng.randint(20, 1500)} us"
+    scheme, own = contracts(random.Random(f"contracts {seed}"))
+    engine |= own | draw.coded(random.Random(f"coded {seed}"), engine)
+    model = family(random.Random(f"family {seed}"), mixture, engine)
+    if model in SHAPES and engine["weights.kind"] == "paged":
+        share = 60  # less is no slice of a matrix and its read-ahead
+    changes = {"model.gguf": str(files.weights(model, scheme))}
+    changes |= {"memory.ffn_in_dram": f"{share}%"} if engine["weights.kind"] != "dram" else {}
+    engine |= lora(random.Random(f"lora {seed}"), workload, files, model)
+    changes |= {f"engine.{key}": value for key, value in engine.items()} | {f"workload.{key}": value for key, value in workload.items()}
     return changes, kinds or [HARMLESS[0]]
+
+
+def lora(rng, workload, files, model):
+    """An adapter for each sequence, or none."""
+    if rng.random() < 0.7:
+        return {}
+    workload["adapter"] = [rng.choice(("none", *ADAPTERS)) for _ in range(workload["batch"])]
+    return {"lora.order": rng.choice(("a_bx", "ab_x")), "lora.adapters": files.adapters(model)}
 
 
 def decided(machine, changes, folder, faults):
@@ -65,10 +100,16 @@ def decides_alike(changes, faults, folder):
     for machine in ("sim", "host"):
         struck, log = decided(machine, changes, folder / machine, faults)
         assert struck.tokens == calm.tokens, (machine, changes, faults)
+        assert struck.get("sequences") == calm.get("sequences"), (machine, changes, faults)
         assert log == expected, (machine, changes, faults)
         said = " ".join(struck.data["notes"])
         assert "faults" in said and "struck nothing" not in said, (machine, changes, faults)
     assert expected.count("\n") > 10
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory, has_native):
+    return Files(tmp_path_factory.mktemp("models"))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -77,6 +118,6 @@ def test_harmless_faults_change_no_decision_on_either_machine(native, tmp_path, 
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.all] if seed >= FEW else []) for seed in range(ALL)])
-def test_drawn_engines_decide_alike_under_drawn_schedules(native, tmp_path, seed):
-    changes, faults = drawn(seed)
+def test_drawn_engines_decide_alike_under_drawn_schedules(native, tmp_path, files, seed):
+    changes, faults = drawn(seed, files)
     decides_alike(changes, faults, tmp_path)

@@ -24,8 +24,9 @@ Task<double> TieredExperts::seconds_on_cores(std::uint32_t rows) {
   for (std::size_t core = 0; core < options_.cores.size(); ++core) {
     const Slice neurons = share_of(options_.ffn, grain(Role::ffn_gate, 0), core, options_.cores.size());
     const Slice columns = share_of(options_.width, grain(Role::ffn_down, 0), core, options_.cores.size());
-    if (neurons.count > 0) append_gated(gated[core], 0, 0, batch, x, core_scratch_, 0, neurons);
-    if (columns.count > 0) down[core].push_back(product(Role::ffn_down, 0, 0, batch, wide(core_scratch_.hidden, 0, rows), out, columns));
+    if (neurons.count > 0) append_gated(on_cores(), gated[core], 0, 0, batch, x, core_scratch_, 0, neurons);
+    if (columns.count == 0) continue;
+    down[core].push_back(product(on_cores(), Role::ffn_down, 0, 0, batch, wide(core_scratch_.hidden, 0, rows), out, columns));
   }
   const Picoseconds begin = machine_.clock.now();
   co_await on_all_cores(std::move(gated));

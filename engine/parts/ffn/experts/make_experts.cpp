@@ -137,7 +137,8 @@ Ffn make_experts(const FfnSetup& setup, const MoeConfig& experts, const MakeNeur
   options.max_rows = setup.max_rows;
   options.graph_rows = experts.graph_rows > 0 ? experts.graph_rows : std::max(setup.prefill_chunk / 4, 1u);
   options.host_per_token = experts.host_per_token;
-  options.matmul = setup.matmul;
+  options.asked = {setup.matmul, setup.prefill_matmul, setup.accelerator_matmul};
+  options.decode_rows = setup.decode_rows;
   options.activation = model.activation;
   options.activations = setup.activations;
   options.width = model.width;

@@ -30,9 +30,9 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, const StaticGroup& group, c
     const Batch batch = rows_for_nobody(count);
     View x = without_memory(count, options_.width, options_.activations);
     x.slot = ++slot;
-    append_gated(spec.calls, layer, expert, batch, x, scratch, 0, {});
+    append_gated(kInGraph, spec.calls, layer, expert, batch, x, scratch, 0, {});
     x.slot = ++slot;
-    spec.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(scratch.hidden, 0, count), x, {}));
+    spec.calls.push_back(product(kInGraph, Role::ffn_down, layer, expert, batch, wide(scratch.hidden, 0, count), x, {}));
   }
   return spec;
 }

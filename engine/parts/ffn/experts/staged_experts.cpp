@@ -84,8 +84,8 @@ WorkItem TieredExperts::group_item(std::int16_t layer, const StaticGroup& group,
     const std::uint32_t first = group.first + i * group.capacity, count = rows_of(group, expert);
     if (count == 0) continue;
     const Batch batch = rows_for_nobody(count);
-    append_gated(item.calls, layer, expert, batch, part_of_pool(step.packed, first, count), unit_scratch_[group.unit], 0, {});
-    item.calls.push_back(product(Role::ffn_down, layer, expert, batch, wide(unit_scratch_[group.unit].hidden, 0, count),
+    append_gated(kInGraph, item.calls, layer, expert, batch, part_of_pool(step.packed, first, count), unit_scratch_[group.unit], 0, {});
+    item.calls.push_back(product(kInGraph, Role::ffn_down, layer, expert, batch, wide(unit_scratch_[group.unit].hidden, 0, count),
                                  part_of_pool(step.out, first, count), {}));
     std::ranges::copy(uses(kMatrices, layer, expert, {}), std::back_inserter(item.uses));
   }
@@ -108,7 +108,7 @@ void TieredExperts::queue_gated(std::int16_t layer, const RoutedStep& step, Unit
     const View x = step.rows->size() == 1 ? step.x : part_of_pool(step.packed, expert.first, expert.count);
     for (const Piece& piece : pieces) {
       WorkItem item;
-      append_gated(item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - first, piece.outputs);
+      append_gated(on_cores(), item.calls, layer, expert.expert, batch, x, core_scratch_, expert.first - first, piece.outputs);
       item.uses = uses(kGated, layer, expert.expert, piece.outputs);
       queues[piece.core].push_back(std::move(item));
     }
@@ -124,7 +124,7 @@ void TieredExperts::queue_down(std::int16_t layer, const RoutedStep& step, UnitQ
     const View hidden = wide(core_scratch_.hidden, expert.first - first, expert.count);
     for (const Piece& piece : pieces) {
       const View out = part_of_pool(step.out, expert.first, expert.count);
-      queues[piece.core].push_back({{product(Role::ffn_down, layer, expert.expert, batch, hidden, out, piece.outputs)},
+      queues[piece.core].push_back({{product(on_cores(), Role::ffn_down, layer, expert.expert, batch, hidden, out, piece.outputs)},
                                     uses(kDown, layer, expert.expert, piece.outputs)});
     }
   }

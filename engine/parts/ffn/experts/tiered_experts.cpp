@@ -20,6 +20,7 @@ constexpr std::uint64_t kRankStream = 0x72616e6b;  // "rank"
 TieredExperts::TieredExperts(Machine& machine, GraphCache& graphs, const WeightStore& weights, Residency& residency, TieredOptions options)
     : machine_(machine), weights_(weights), residency_(residency), runner_(machine, residency, graphs), options_(std::move(options)) {
   VITRO_CHECK(!options_.cores.empty() && !options_.placements.empty(), "experts without cores or layers");
+  if (options_.asked.prompts != VariantId::none) options_.graph_rows = std::max(options_.graph_rows, options_.decode_rows + 1);
   if (!options_.layers.loads.empty()) monitor_.emplace(options_.layers.shares, options_.layers.tiers.chunk);
   for (const LayerPlacement& placement : options_.placements) most_slices_ = std::max(most_slices_, placement.rows);
   if (options_.layers.placer) most_slices_ = std::max(most_slices_, options_.layers.placer->most_rows(options_.layers.loads));
@@ -75,17 +76,18 @@ std::uint32_t TieredExperts::grain(Role role, std::int16_t layer) const {
 KernelCall TieredExperts::call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const {
   KernelCall call;
   call.op = op;
-  call.variant = options_.matmul == variant::kReference ? variant::kReference : variant::kFloat;
+  call.variant = options_.asked.all == variant::kReference ? variant::kReference : variant::kFloat;
   call.layer = in_model(layer);
   call.expert = static_cast<std::int16_t>(expert);
   call.batch = std::move(batch);
   return call;
 }
 
-KernelCall TieredExperts::product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const {
+KernelCall TieredExperts::product(ProductOf by, Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out,
+                                  Slice slice) const {
   const Weight& weight = weights_.get(role, in_model(layer));
   KernelCall product = call(ops::Matmul{}, layer, expert, std::move(batch));
-  if (variant::supports(options_.matmul, weight.format, weight.layout)) product.variant = options_.matmul;
+  product.variant = product_contract(options_.asked, by, weight.format, weight.layout);
   product.slice = slice;
   product.in = {residency_.view(weight, expert), std::move(x)};
   product.out = {std::move(out)};
@@ -93,12 +95,12 @@ KernelCall TieredExperts::product(Role role, std::int16_t layer, std::uint16_t e
 }
 
 // Gate, up and activation of a slice of the neurons; rows of scratch from `first` on.
-void TieredExperts::append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x,
+void TieredExperts::append_gated(ProductOf by, Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x,
                                  const Scratch& scratch, std::uint32_t first, Slice slice) const {
   const std::uint32_t rows = x.shape[0];
   const View gate = wide(scratch.gate, first, rows), up = wide(scratch.up, first, rows);
-  chain.push_back(product(Role::ffn_gate, layer, expert, batch, x, gate, slice));
-  chain.push_back(product(Role::ffn_up, layer, expert, batch, x, up, slice));
+  chain.push_back(product(by, Role::ffn_gate, layer, expert, batch, x, gate, slice));
+  chain.push_back(product(by, Role::ffn_up, layer, expert, batch, x, up, slice));
   KernelCall glu = call(ops::Glu{options_.activation}, layer, expert, batch);
   glu.slice = slice;
   glu.in = {gate, up};
@@ -113,6 +115,7 @@ std::uint32_t TieredExperts::pool_rows(std::uint32_t rows) const {
 ExpertPlan TieredExperts::admit(std::int16_t model_layer, const std::vector<ExpertChoice>& choices, const RowNorms& norms) {
   const auto layer = static_cast<std::int16_t>(model_layer - options_.first_layer);
   const LayerPlacement& placement = options_.placements.at(static_cast<std::size_t>(layer));
+  is_prompt_ = choices.size() > options_.decode_rows;
   in_graphs_ = choices.size() >= options_.graph_rows && !placement.groups.empty();
   const auto rank = [&]() -> std::vector<float> {
     // Reading a row and comparing it with others, at the price of a decision; only where a slice overflows.
@@ -238,9 +241,10 @@ Task<void> TieredExperts::run_on_cores(std::int16_t layer, const RoutedStep* ste
     for (std::size_t core = 0; core < cores; ++core) {
       const Slice neurons = share_of(options_.ffn, grain(Role::ffn_gate, layer), core, cores);
       const Slice columns = share_of(options_.width, grain(Role::ffn_down, layer), core, cores);
-      if (neurons.count > 0) append_gated(gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
+      if (neurons.count > 0)
+        append_gated(on_cores(), gated[core], layer, expert.expert, batch, x, core_scratch_, expert.first - first, neurons);
       if (columns.count == 0) continue;
-      down[core].push_back(product(Role::ffn_down, layer, expert.expert, batch,
+      down[core].push_back(product(on_cores(), Role::ffn_down, layer, expert.expert, batch,
                                    wide(core_scratch_.hidden, expert.first - first, expert.count),
                                    part_of_pool(step->out, expert.first, expert.count), columns));
     }

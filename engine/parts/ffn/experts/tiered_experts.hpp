@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/machine/machine.hpp"
+#include "engine/ops/product_contract.hpp"
 #include "engine/parts/ffn/experts/cold_by_time.hpp"
 #include "engine/parts/ffn/experts/expert_admission.hpp"
 #include "engine/parts/ffn/experts/expert_drift.hpp"
@@ -54,7 +55,8 @@ struct TieredOptions {
   std::uint32_t max_rows = 1;
   std::uint32_t graph_rows = 1;   // a step with fewer rows is the cores'
   Picoseconds host_per_token{0};  // MoeConfig
-  VariantId matmul{};
+  AskedContracts asked;
+  std::uint32_t decode_rows = 1;  // a step of more rows has the prompt's contract. Graphs have it, where there is one, and no other steps
   Activation activation{};
   Format activations = Format::f32;  // of whole matrices' inputs and results: or f16
   std::uint32_t width = 0, ffn = 0, experts_used = 0;
@@ -97,9 +99,12 @@ class TieredExperts final : public RoutedFfn {
   std::int16_t in_model(std::int16_t layer) const { return static_cast<std::int16_t>(layer + options_.first_layer); }
   std::uint32_t grain(Role role, std::int16_t layer) const;  // by which a matrix's outputs are cut
   KernelCall call(Op op, std::int16_t layer, std::uint16_t expert, Batch batch) const;
-  KernelCall product(Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
-  void append_gated(Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x, const Scratch& scratch,
-                    std::uint32_t first, Slice slice) const;
+  // Of a product on a unit that runs graphs, and on a core.
+  static constexpr ProductOf kInGraph{.prompt = true, .accelerator = true};
+  ProductOf on_cores() const { return {.prompt = is_prompt_}; }
+  KernelCall product(ProductOf by, Role role, std::int16_t layer, std::uint16_t expert, Batch batch, View x, View out, Slice slice) const;
+  void append_gated(ProductOf by, Chain& chain, std::int16_t layer, std::uint16_t expert, const Batch& batch, const View& x,
+                    const Scratch& scratch, std::uint32_t first, Slice slice) const;
   // rows: by expert of the group, those of its slice; empty: all have the group's capacity. An expert without rows is left out.
   GraphSpec spec_of(std::int16_t layer, const StaticGroup& group, const std::vector<std::uint32_t>& rows = {}) const;
   Chain gather(std::int16_t layer, const RoutedStep& step, std::uint32_t first, std::uint32_t count) const;
@@ -178,6 +183,7 @@ class TieredExperts final : public RoutedFfn {
   ExpertAdmission admitted_;                // of the layer at hand
   bool keeps_ = false;                      // experts in graphs stay, whatever becomes of the others
   bool in_graphs_ = false;                  // the step at hand uses them
+  bool is_prompt_ = true;                   // the step at hand has more rows than decoding; so have those that prices are measured of
   mutable MoeStats stats_;  // graph_loads is summed up when somebody asks
 };
 

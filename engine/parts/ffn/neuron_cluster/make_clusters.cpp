@@ -204,8 +204,9 @@ Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
     }
     hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
   }
+  const std::uint32_t dense_rows = options.dense_rows;
   auto block = std::make_unique<ClusterFfn>(setup.machine, setup.graphs, store, std::move(predictor), std::move(hot), std::move(options));
-  return {std::make_unique<WindowSteps>(std::move(block), setup.machine, store, clusters.dense_rows), nullptr};
+  return {std::make_unique<WindowSteps>(std::move(block), setup.machine, store, dense_rows), nullptr};
 }
 
 }  // namespace vitro

@@ -190,6 +190,25 @@ TEST(Halves, attention_stays_within_the_bound_of_its_scores_and_is_the_same_on_e
   }
 }
 
+// Heads beside its own are another unit's, at work at the same time.
+TEST(Halves, attention_by_table_rounds_once_and_writes_its_own_heads_alone) {
+  Rng rng(44);
+  int sliced = 0;
+  for (int i = 0; i < 120; ++i) {
+    KernelCall call = in_halves(random_call(rng, ops::Attention{}, variant::kFloat), rng);
+    call.variant = variant::kLutExp;
+    KernelCall expected = with_own_output(in_floats(call));
+    execute(kPortableSet, expected);
+    sliced += call.slice.first > 0 && call.out[0].format == Format::f16;
+    for (const KernelSet* set : kernel_sets()) {
+      const KernelCall own = with_own_output(call);
+      execute(*set, own);
+      EXPECT_EQ(bytes_of(own.out[0]), bytes_of(stored_as(own.out[0].format, expected.out[0]))) << set->name << " " << i;
+    }
+  }
+  EXPECT_GT(sliced, 10);
+}
+
 // One query of 64 numbers c meets 20 keys that are `product` / (64 c) in all of them, and one that is 0.
 KernelCall attention_with_products_of(double product, bool scales_query) {
   KernelCall call;

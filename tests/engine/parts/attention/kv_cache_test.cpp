@@ -257,5 +257,20 @@ TEST_F(KvCacheTest, blocks_of_a_prompt_that_do_not_stay_never_have_memory_of_the
   EXPECT_EQ(kv.live_blocks(), 4u);
 }
 
+// What a window has passed when the prompt ends has no place in the file, but its rows were there while they were computed.
+TEST_F(KvCacheTest, more_blocks_of_a_prompt_may_land_than_the_file_has_places_for) {
+  KvShape shape = kShape;
+  shape.spills = true;
+  KvCache kv(memory_, shape, 256, 0, {kv_keep_rules().find("recent")->make({.kept_blocks = 14}), 40});
+  ASSERT_EQ(kv.places(), 2u);
+  const std::uint32_t a = kv.create();
+  std::vector<KvCache::Fresh> fresh;
+  ASSERT_TRUE(kv.extend_prompt(a, 101, copies_, fresh).ok());
+  const std::vector<KvCache::Landing> passed = kv.absent({{a, 0}});
+  ASSERT_EQ(passed.size(), 3u);
+  ASSERT_TRUE(kv.land(passed).ok());
+  EXPECT_EQ(memory_.budget(Placement::dram).used, 4 * kv.block_bytes() + 3 * kv.slice_bytes());
+}
+
 }  // namespace
 }  // namespace vitro

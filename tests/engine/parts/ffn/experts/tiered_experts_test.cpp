@@ -13,15 +13,16 @@ namespace vitro {
 namespace {
 
 constexpr Picoseconds kUnit{1000};
-constexpr std::uint32_t kRows = 12, kExperts = 4, kWidth = 32, kFfn = 64;
+constexpr std::uint32_t kRows = 12, kDecodeRows = 3, kExperts = 4, kWidth = 32, kFfn = 64;
 
 class Calls final : public Function {
  public:
   Outcome execute(const KernelCall& call) override {
     if (call.is<ops::Matmul>() && call.expert == broken) throw RunError("expert 3 is broken");
-    if (call.is<ops::Matmul>()) rows.push_back(call.in[1].shape[0]);
+    if (call.is<ops::Matmul>()) rows.push_back(call.in[1].shape[0]), contracts[call.expert].insert(call.variant);
     return {};
   }
+  std::map<int, std::set<VariantId>> contracts;  // of products, by expert
   std::vector<std::uint32_t> rows;  // of products
   int broken = -1;
 };
@@ -65,7 +66,7 @@ class Comes final : public Residency {
 class TieredExpertsTest : public testing::Test {
  protected:
   // Experts 0 and 1 share a graph on the first unit, 2 has one on the second, 3 is cold.
-  void start(bool side_by_side, bool stays = true) {
+  void start(bool side_by_side, bool stays = true, AskedContracts asked = {variant::kFloat}) {
     experts_.reset(), graphs_.reset();  // they die before their machine
     ModelConfig config;
     config.layers = 1, config.width = kWidth, config.heads = config.kv_heads = 2, config.head_dim = 16, config.ffn = kFfn,
@@ -99,19 +100,20 @@ class TieredExpertsTest : public testing::Test {
     options.side_by_side = side_by_side;
     options.max_rows = kRows;
     options.width = kWidth, options.ffn = kFfn, options.experts_used = 2;
-    options.matmul = VariantId{1};
+    options.asked = asked;
+    options.decode_rows = kDecodeRows;
     experts_ = std::make_unique<TieredExperts>(machine(), *graphs_, weights_, *residency_, std::move(options));
     host_->run(experts_->load());
   }
   Machine& machine() { return host_->machine(); }
 
-  void run_layer() {
+  void run_layer(std::uint32_t rows = kRows) {
     Rng rng(7);
-    const ExpertPlan plan = experts_->admit(0, choices(rng, kRows, kExperts, 2));
+    const ExpertPlan plan = experts_->admit(0, choices(rng, rows, kExperts, 2));
     const auto pool = static_cast<std::uint32_t>(plan.rows.size());
     RoutedStep step;
-    step.rows = std::make_shared<const std::vector<SeqPos>>(kRows);
-    step.x.shape = {kRows, kWidth, 0};
+    step.rows = std::make_shared<const std::vector<SeqPos>>(rows);
+    step.x.shape = {rows, kWidth, 0};
     step.chosen.shape = {pool, 0, 0};
     step.packed.shape = step.out.shape = {pool, kWidth, 0};
     host_->run(static_cast<RoutedFfn&>(*experts_).run(0, std::move(step)));
@@ -134,6 +136,25 @@ TEST_F(TieredExpertsTest, a_group_is_one_launch_of_fixed_shapes) {
   // Three products for each expert and step: slices are as long as their capacity, whoever fills them.
   EXPECT_EQ(std::count(function_.rows.begin(), function_.rows.end(), 8u), 2 * 3);
   EXPECT_GE(std::count(function_.rows.begin(), function_.rows.end(), 4u), 2 * 2 * 3);
+}
+
+// As whole matrices do: a step of more rows than decoding has is a prompt's, and units may have a contract of their own.
+TEST_F(TieredExpertsTest, products_have_the_contract_of_the_steps_rows_and_of_who_carries_them_out) {
+  using Contracts = std::set<VariantId>;
+  for (const bool stays : {true, false}) {
+    start(true, stays, {variant::kA16, variant::kHmx});
+    run_layer();
+    for (const auto& [expert, contracts] : function_.contracts) EXPECT_EQ(contracts, Contracts{variant::kHmx}) << expert;
+    function_.contracts.clear();
+    run_layer(kDecodeRows);  // no graph: what graphs have is the prompt's
+    for (const auto& [expert, contracts] : function_.contracts) EXPECT_EQ(contracts, Contracts{variant::kA16}) << expert;
+    function_.contracts.clear();
+    start(true, stays, {variant::kA16, {}, variant::kHmx});
+    run_layer();
+    EXPECT_EQ(function_.contracts[3], Contracts{variant::kA16});  // on cores
+    EXPECT_TRUE(function_.contracts[2].contains(variant::kHmx));
+    function_.contracts.clear();
+  }
 }
 
 TEST_F(TieredExpertsTest, units_and_cores_work_at_once_unless_told_otherwise) {
