@@ -95,9 +95,10 @@ Picoseconds Meter::advance(Picoseconds to) {
 void Meter::settle(Picoseconds at) {
   at = advance(at);
   io_only_.settle(at);
-  for (Processor& p : processors_) {
-    p.busy.settle(at);
-    count_collapsed(p, at);
+  for (std::size_t i = 0; i < processors_.size(); ++i) {
+    processors_[i].busy.settle(at);
+    count_collapsed(processors_[i], at);
+    count_drawn(i, at);
   }
   count_joules(at);
 }
@@ -120,6 +121,7 @@ void Meter::update(std::size_t processor, Picoseconds at) {
   io_only_.set(storage_ > 0 && kernels_ == 0, at);
   const double draw = changed.system ? changed.draw.busy : changed.kernel ? changed.draw.stalled : changed.draw.idle;
   if (draw == draws_[processor]) return;
+  count_drawn(processor, at);
   draws_[processor] = draw;
   double watts = 0;
   for (const double each : draws_) watts += each;
@@ -142,6 +144,12 @@ void Meter::count_joules(Picoseconds at) {
   watts_since_ = at;
 }
 
+void Meter::count_drawn(std::size_t processor, Picoseconds at) {
+  Processor& p = processors_[processor];
+  if (draws_[processor] > 0) p.drawn.add(p.drawn_until, at, draws_[processor] * to_seconds(at - p.drawn_until));
+  p.drawn_until = at;
+}
+
 // Evenly: cores compute on what has arrived while more is on its way. System work within a call is not part of `time`, and has
 // drawn all along.
 void Meter::computed(std::size_t processor, Picoseconds begin, Picoseconds end, Picoseconds time) {
@@ -156,13 +164,18 @@ double Meter::joules(Picoseconds begin, Picoseconds end) const {
   return sum;
 }
 
+double Meter::joules(std::size_t processor, Picoseconds begin, Picoseconds end) const {
+  const Processor& p = processors_[processor];
+  return p.drawn.sum(begin, end) + p.computing.sum(begin, end) - p.collapsed.sum(begin, end);
+}
+
 double Meter::busy_seconds(std::size_t processor, Picoseconds begin, Picoseconds end) const {
   return processors_[processor].busy.seconds(begin, end);
 }
 
 std::size_t Meter::points() const {
   std::size_t sum = io_only_.points() + joules_.points();
-  for (const Processor& p : processors_) sum += p.busy.points() + p.computing.points() + p.collapsed.points();
+  for (const Processor& p : processors_) sum += p.busy.points() + p.drawn.points() + p.computing.points() + p.collapsed.points();
   return sum;
 }
 

@@ -61,6 +61,8 @@ class Meter {
   double io_only_seconds(Picoseconds begin, Picoseconds end) const { return io_only_.seconds(begin, end); }  // and no kernel runs
   double busy_seconds(std::size_t processor, Picoseconds begin, Picoseconds end) const;                      // with kernels or system work
   double joules(Picoseconds begin, Picoseconds end) const;                                                   // of all processors
+  // Of one. They add up to the joules of all, in windows of long runs to what their sums resolve.
+  double joules(std::size_t processor, Picoseconds begin, Picoseconds end) const;
   std::size_t points() const;  // remembered by all sums together
 
  private:
@@ -75,6 +77,8 @@ class Meter {
     std::size_t edge = kNone;     // its place in edges_
     hw::PowerDraw draw;
     Stopwatch busy;
+    hw::CumulativeSum drawn;         // joules but for the next two
+    Picoseconds drawn_until{0};      // what is in the sum
     hw::CumulativeSum computing;     // joules beyond those of waiting
     hw::CumulativeSum collapsed;     // joules that it would have leaked, had its rail been on
     Picoseconds waits_since{0};      // while it is not busy
@@ -87,6 +91,7 @@ class Meter {
   Picoseconds advance(Picoseconds to);  // applies what is due; returns the later of `to` and what was settled before
   void turn(std::size_t processor);     // the next edge of its system work
   void count_joules(Picoseconds at);
+  void count_drawn(std::size_t processor, Picoseconds at);
   void count_storage(std::int32_t change);  // now
   void update(std::size_t processor, Picoseconds at);
   static void count_collapsed(Processor& processor, Picoseconds at);

@@ -233,6 +233,9 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
       const PowerMeter::Joules joules = power_->parts(begin, end);
       report.energy_j = joules.sum();
       report.energy_parts_j = {{"base", joules.base}, {"units", joules.units}, {"dram", joules.dram}, {"flash", joules.flash}};
+      PowerMeter::Drawn drawn = power_->drawn(begin, end, joules);
+      report.energy_by_unit_j = std::move(drawn.units);
+      report.energy_by_kind_j = std::move(drawn.kinds);
       EnergyCauses::Split split = causes_.split(begin, end, joules);
       report.energy_causes_j = std::move(split.causes);
       report.communication_parts_j = std::move(split.communication);

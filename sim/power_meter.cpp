@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace vitro::sim {
-
 PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::Context& context, TraceSink& trace, std::vector<bool> used)
     : power_(power),
       soc_(soc),
@@ -101,6 +100,25 @@ PowerMeter::Joules PowerMeter::parts(Picoseconds begin, Picoseconds end) {
           .units = meter_.joules(begin, end),
           .dram = power_.dram_joules(soc_.dram().bytes_moved(begin, end), dram_written_.sum(begin, end)),
           .flash = power_.flash_joules(soc_.storage().bytes_moved(begin, end), flash_written_.sum(begin, end))};
+}
+
+// A processor's sum and that of all resolve windows of a long run at different points, so shares are scaled to what all drew.
+PowerMeter::Drawn PowerMeter::drawn(Picoseconds begin, Picoseconds end, const Joules& parts) const {
+  double all = 0;
+  for (std::size_t p = 0; p < used_.size(); ++p) all += meter_.joules(p, begin, end);
+  Drawn drawn;
+  for (std::size_t p = 0; p < used_.size(); ++p) {
+    const Processor& processor = soc_.processors()[p];
+    const double joules = all > 0 ? parts.units * meter_.joules(p, begin, end) / all : 0;
+    if (used_[p]) drawn.units.emplace_back(processor.name, joules);
+    const std::string_view kind = processor.kind == UnitKind::core ? "cores" : processor.core_class;
+    if (drawn.kinds.empty() || drawn.kinds.back().first != kind) drawn.kinds.emplace_back(kind, 0);
+    drawn.kinds.back().second += joules;
+  }
+  for (Shares* shares : {&drawn.units, &drawn.kinds}) {
+    shares->insert(shares->end(), {{"dram", parts.dram}, {"flash", parts.flash}, {"base", parts.base}});
+  }
+  return drawn;
 }
 
 double PowerMeter::peak_watts(Picoseconds begin, Picoseconds end) {

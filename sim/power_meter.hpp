@@ -3,6 +3,7 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/machine/trace.hpp"
@@ -42,6 +43,12 @@ class PowerMeter {
   };
   Joules parts(Picoseconds begin, Picoseconds end);  // of the phone itself, its processors, DRAM and flash
   double joules(Picoseconds begin, Picoseconds end) { return parts(begin, end).sum(); }
+  using Shares = std::vector<std::pair<std::string, double>>;
+  struct Drawn {
+    Shares units;  // each used processor by its name, "dram", "flash", "base"
+    Shares kinds;  // the same for all processors of the phone: "cores", accelerators by their block ("npu", "ane", "gpu"), and so on
+  };
+  Drawn drawn(Picoseconds begin, Picoseconds end, const Joules& parts) const;  // `parts` by who drew it; of the same window
   double peak_watts(Picoseconds begin, Picoseconds end);  // mean over a millisecond, or over as much as the sums resolve
   std::optional<std::string> thermal_note(Picoseconds begin, Picoseconds end);
 

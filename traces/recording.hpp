@@ -50,8 +50,10 @@ struct RecordedRead {
 struct Recording {
   // In `about`: of the neurons, those alone were looked at that a predictor had named. Replayed, the predictor names them again.
   static constexpr const char *kLookedAt = "looked at", *kNamed = "named neurons";
+  // In `about`: of the tokens, those alone are there that the run drew, so a row behind one was generated, and all others are a prompt's.
+  static constexpr const char *kTokens = "tokens", *kDrawn = "drawn by the run";
 
-  std::map<std::string, std::string> about;  // text for people: model, prompt, engine; and kLookedAt
+  std::map<std::string, std::string> about;  // text for people: model, prompt, engine; and kLookedAt, kTokens
   std::map<OutcomeKey, FiredNeurons> fired;
   std::map<OutcomeKey, ExpertChoice> experts;
   std::map<OutcomeKey, std::int32_t> tokens;

@@ -250,6 +250,8 @@ Json make_result(const Experiment& experiment, const LoadedModel& model, const R
   metrics["peak_power_w"] = optional_number(machine.peak_power_w);
   metrics["energy_parts_j"] = Json(nullptr);
   for (const auto& [part, joules] : machine.energy_parts_j) metrics["energy_parts_j"][part] = joules;
+  for (const auto& [unit, joules] : machine.energy_by_unit_j) metrics["energy_by_unit_j"][unit] = joules;
+  for (const auto& [kind, joules] : machine.energy_by_kind_j) metrics["energy_by_kind_j"][kind] = joules;
   if (!machine.energy_causes_j.empty()) {
     for (const auto& [cause, joules] : machine.energy_causes_j) metrics["energy_causes_j"][cause] = joules;
     for (const auto& [part, joules] : machine.communication_parts_j) metrics["communication_parts_j"][part] = joules;

@@ -77,7 +77,8 @@ struct Run {
 void save_recording(Run& run) {
   if (!run.recorder) return;
   Recording recording = run.recorder->take();
-  recording.about = {{"experiment", run.experiment.name}, {"model", run.model.name}, {"policy", run.experiment.engine.policy}};
+  recording.about = {{"experiment", run.experiment.name}, {"model", run.model.name}, {"policy", run.experiment.engine.policy},
+                     {Recording::kTokens, Recording::kDrawn}};
   if (run.recorder->predicted() && !run.experiment.engine.ffn.clusters.measure) recording.about[Recording::kLookedAt] = Recording::kNamed;
   recording.reads = std::move(run.reads);
   recording.save(run.experiment.engine.record);

@@ -29,6 +29,8 @@ struct Machine {
 struct MachineReport {
   std::optional<double> io_share, cpu_utilization, dram_bandwidth_gb_per_s, energy_j, peak_power_w;
   std::vector<std::pair<std::string, double>> energy_parts_j;  // of energy_j: "base", "units", "dram", "flash"; sums to it
+  std::vector<std::pair<std::string, double>> energy_by_unit_j;  // of energy_j: each unit by its name, "dram", "flash", "base"
+  std::vector<std::pair<std::string, double>> energy_by_kind_j;  // the same with units together: "cores", "npu", "ane", "gpu"
   std::vector<std::pair<std::string, double>> energy_causes_j;  // of energy_j: "compute", "communication", "rest"; sums to it
   std::vector<std::pair<std::string, double>> communication_parts_j;  // "rows", "switches", "weights", "activations", "flash"; sums to it
   std::optional<double> cpu_busy_s, cpu_cycles;  // of all cores together; cycles at the clock that each has by its device file

@@ -126,7 +126,7 @@ TEST(Meter, system_work_within_a_call_computes_whatever_the_call_does) {
   EXPECT_NEAR(meter.joules(Picoseconds(0), 20 * kUs), ((3 + 4) * 3 + 13 * 1) * 1e-6, 1e-12);
 }
 
-// Whatever overlaps, joules are the sum over processors of idle, waiting and computing time, and windows add up.
+// Whatever overlaps, joules are the sum over processors of idle, waiting and computing time, of each one its own, and windows add up.
 TEST(Meter, joules_of_random_calls_are_the_sum_of_their_parts) {
   for (std::uint64_t seed = 1; seed <= 5; ++seed) {
     Rng rng(seed);
@@ -136,7 +136,7 @@ TEST(Meter, joules_of_random_calls_are_the_sum_of_their_parts) {
     for (std::size_t p = 0; p < kProcessors; ++p) meter.set_draw(p, draws[p], Picoseconds(0));
     Picoseconds now{0}, began[kProcessors] = {};
     bool running[kProcessors] = {};
-    double expected = 0;
+    double of[kProcessors] = {};
     for (int i = 0; i < 2000; ++i) {
       now += Picoseconds(static_cast<std::int64_t>(rng.next() % 1'000'000));
       const std::size_t p = rng.next() % kProcessors;
@@ -145,19 +145,58 @@ TEST(Meter, joules_of_random_calls_are_the_sum_of_their_parts) {
         meter.computed(p, began[p], now, computed);
         meter.kernel_ends(p, now);
         const double computing = to_seconds(std::min(computed, lasted));
-        expected += (draws[p].busy - draws[p].stalled) * computing + (draws[p].stalled - draws[p].idle) * to_seconds(lasted);
+        of[p] += (draws[p].busy - draws[p].stalled) * computing + (draws[p].stalled - draws[p].idle) * to_seconds(lasted);
       } else {
         meter.kernel_begins(p, began[p] = now);
       }
       running[p] = !running[p];
     }
     meter.settle(now);
+    double expected = 0;
     for (std::size_t p = 0; p < kProcessors; ++p) {
-      expected += draws[p].idle * to_seconds(now);
-      if (running[p]) expected += (draws[p].stalled - draws[p].idle) * to_seconds(now - began[p]);
+      of[p] += draws[p].idle * to_seconds(now);
+      if (running[p]) of[p] += (draws[p].stalled - draws[p].idle) * to_seconds(now - began[p]);
+      EXPECT_NEAR(meter.joules(p, Picoseconds(0), now) / of[p], 1, 1e-9);
+      EXPECT_NEAR((meter.joules(p, Picoseconds(0), now / 3) + meter.joules(p, now / 3, now)) / of[p], 1, 1e-9);
+      expected += of[p];
     }
     EXPECT_NEAR(meter.joules(Picoseconds(0), now) / expected, 1, 1e-9);
     EXPECT_NEAR((meter.joules(Picoseconds(0), now / 3) + meter.joules(now / 3, now)) / expected, 1, 1e-9);
+  }
+}
+
+TEST(Meter, joules_of_each_processor_sum_to_those_of_all_while_draws_change) {
+  for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+    Rng rng(seed);
+    constexpr std::size_t kProcessors = 3;
+    Meter meter(kProcessors);
+    Picoseconds now{0}, booked[kProcessors] = {};
+    const auto draw_something = [&](std::size_t p) {
+      hw::PowerDraw draw{static_cast<double>(rng.next() % 4) / 4, 1, 2 + static_cast<double>(rng.next() % 3)};
+      draw.collapses_after = Picoseconds(300'000);
+      meter.set_draw(p, draw, now);
+    };
+    for (std::size_t p = 0; p < kProcessors; ++p) draw_something(p);
+    for (int i = 0; i < 2000; ++i) {
+      now += Picoseconds(static_cast<std::int64_t>(rng.next() % 1'000'000));
+      const std::size_t p = rng.next() % kProcessors;
+      if (meter.runs_kernel(p)) {
+        meter.kernel_ends(p, now);
+      } else if (rng.next() % 3 == 0) {
+        draw_something(p);
+      } else if (rng.next() % 2 == 0) {
+        booked[p] = std::max(now, booked[p]) + Picoseconds(400'000);
+        meter.system_work(p, booked[p] - Picoseconds(300'000), booked[p]);
+      } else {
+        meter.kernel_begins(p, now);
+      }
+    }
+    meter.settle(now);
+    for (const Picoseconds from : {Picoseconds(0), now / 3, now / 2}) {
+      double sum = 0;
+      for (std::size_t p = 0; p < kProcessors; ++p) sum += meter.joules(p, from, now);
+      EXPECT_NEAR(sum / meter.joules(from, now), 1, 1e-9);
+    }
   }
 }
 
@@ -177,8 +216,9 @@ TEST(Meter, remembers_no_more_after_a_long_run_than_after_a_short_one) {
     return meter.points();
   };
   EXPECT_GT(points(1000), 4 * 1000u);  // few calls are remembered exactly
-  EXPECT_LE(points(200'000), 4 * hw::CumulativeSum::kMaxPoints);
-  EXPECT_LE(points(400'000), 4 * hw::CumulativeSum::kMaxPoints);
+  // Of waiting for storage, all joules, and of the one processor its busy time, its joules and those of computing.
+  EXPECT_LE(points(200'000), 5 * hw::CumulativeSum::kMaxPoints);
+  EXPECT_LE(points(400'000), 5 * hw::CumulativeSum::kMaxPoints);
 }
 
 }  // namespace

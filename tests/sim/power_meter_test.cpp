@@ -50,6 +50,73 @@ TEST(PowerMeter, a_core_draws_less_for_the_time_in_which_it_waits_for_memory) {
   EXPECT_NEAR(joules(0.5e6, 20e6), 2 * 0.5e-3 + 0.5 * 1.5e-3, 1e-12);  // a quarter of the time it computes
 }
 
+double whole_of(const PowerMeter::Shares& shares) {
+  double sum = 0;
+  for (const auto& [name, joules] : shares) sum += joules;
+  return sum;
+}
+
+// Two cores at 2 W, of which one computes for 2 ms and one for 1, and a quarter of a watt that each leaks; 10 MB at 100 pJ/B.
+TEST(PowerMeter, each_unit_has_its_own_share_and_all_sum_to_the_whole) {
+  SimOptions options = round_options({"power.idle_watts={big: 0.25, npu: 0.5}"});
+  options.unit_names = {"cpu0", "cpu1", "npu"};
+  Simulation simulation(options);
+  Machine& machine = simulation.machine();
+  std::vector<Task<void>> parts;
+  parts.push_back(run_chain(machine.units[0], {test_call(2e6, 0)}));
+  parts.push_back(run_chain(machine.units[1], {test_call(1e6, 10e6)}));
+  simulation.run(together(&machine, std::move(parts)));
+  ASSERT_EQ(simulation.now(), 2 * kMs);
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  const auto near = [](double joules) { return DoubleNear(joules, 1e-12); };
+  const double first = 2 * 2e-3 + 0.25 * 2e-3, second = 2 * 1e-3 + 0.25 * 2e-3, npu = 0.5 * 2e-3, dram = 10e6 * 100e-12, base = 2e-3;
+  EXPECT_THAT(report.energy_by_unit_j, ElementsAre(Pair("cpu0", near(first)), Pair("cpu1", near(second)), Pair("npu", near(npu)),
+                                                   Pair("dram", near(dram)), Pair("flash", 0), Pair("base", near(base))));
+  EXPECT_THAT(report.energy_by_kind_j, ElementsAre(Pair("cores", near(first + second)), Pair("npu", near(npu)), Pair("dram", near(dram)),
+                                                   Pair("flash", 0), Pair("base", near(base))));
+  EXPECT_NEAR(whole_of(report.energy_by_unit_j), *report.energy_j, 1e-12);
+  const MachineReport tail = simulation.host().report(1 * kMs, simulation.now());  // what the second core computed is over
+  EXPECT_NEAR(tail.energy_by_unit_j[1].second, 0.25e-3, 1e-12);
+}
+
+TEST(PowerMeter, a_unit_that_is_gated_has_no_share_and_its_kind_has_nothing) {
+  SimOptions options = round_options({"power.idle_watts={big: 0.25, npu: 0.5}"});
+  options.unit_names = {"cpu0"};
+  Simulation simulation(options);
+  simulation.run(run_chain(simulation.machine().units[0], {test_call(1e6, 0)}));
+  const MachineReport report = simulation.host().report(Picoseconds(0), simulation.now());
+  EXPECT_THAT(report.energy_by_unit_j, ElementsAre(Pair("cpu0", DoubleNear(2.25e-3, 1e-12)), Pair("dram", 0), Pair("flash", 0),
+                                                   Pair("base", DoubleNear(1e-3, 1e-12))));
+  EXPECT_THAT(report.energy_by_kind_j, ElementsAre(Pair("cores", DoubleNear(2.25e-3, 1e-12)), Pair("npu", 0), Pair("dram", 0),
+                                                   Pair("flash", 0), Pair("base", DoubleNear(1e-3, 1e-12))));
+}
+
+// More calls than a sum remembers one by one, under a governor and in heat: clocks and so draws change, and windows cut through calls.
+TEST(PowerMeter, shares_of_units_sum_to_the_whole_in_any_window_of_a_long_run) {
+  SimOptions options = round_options(
+      {"power.idle_watts={big: 0.25}", "power.stalled_share={big: 0.25}",
+       "power.governor={lowest: {kind: assumed, source: test, big: 0.2}}",
+       "power.thermal={resistance_k_per_w: 10, capacity_j_per_k: 1e-4, ambient: 25 degC, step: 50 us, clock_steps: {a: 0.5}, "
+       "trip: 45 degC, hysteresis: 2 K}"});
+  options.unit_names = {"cpu0", "cpu1"};
+  Simulation simulation(options);
+  Machine& machine = simulation.machine();
+  for (int i = 0; i < 800; ++i) {
+    std::vector<Task<void>> parts;
+    parts.push_back(run_chain(machine.units[0], Chain(100, test_call(i % 7 * 1000, i % 5 * 1e4))));
+    parts.push_back(run_chain(machine.units[1], Chain(50, test_call(i % 3 * 1500, 0))));
+    simulation.run(together(&machine, std::move(parts)));
+  }
+  const Picoseconds end = simulation.now();
+  for (const Picoseconds from : {Picoseconds(0), end / 7, end / 3}) {
+    const MachineReport report = simulation.host().report(from, end);
+    EXPECT_NEAR(whole_of(report.energy_by_unit_j) / *report.energy_j, 1, 1e-9);
+    EXPECT_NEAR(whole_of(report.energy_by_kind_j) / *report.energy_j, 1, 1e-9);
+    EXPECT_GT(report.energy_by_unit_j[0].second, report.energy_by_unit_j[1].second);
+    EXPECT_GT(report.energy_by_unit_j[1].second, 0.25 * 0.5 * to_seconds(end - from));  // it leaks at the lowest voltage at least
+  }
+}
+
 TEST(PowerMeter, two_cores_that_share_a_bandwidth_wait_longer) {
   Simulation simulation(round_options({"power.stalled_share={big: 0.25}"}));
   Machine& machine = simulation.machine();

@@ -42,7 +42,8 @@ TEST(UnitPieces, a_chain_alone_takes_as_long_as_call_by_call_in_fewer_events) {
 TEST(UnitPieces, energy_and_its_causes_are_the_same) {
   const Ran each = ran("each"), piece = ran("together");
   EXPECT_NEAR(*piece.report.energy_j, *each.report.energy_j, 1e-9);
-  for (const auto split : {&MachineReport::energy_causes_j, &MachineReport::communication_parts_j, &MachineReport::energy_parts_j}) {
+  for (const auto split : {&MachineReport::energy_causes_j, &MachineReport::communication_parts_j, &MachineReport::energy_parts_j,
+                           &MachineReport::energy_by_unit_j}) {
     const auto &ours = piece.report.*split, &theirs = each.report.*split;
     ASSERT_EQ(ours.size(), theirs.size());
     for (std::size_t i = 0; i < ours.size(); ++i) EXPECT_NEAR(ours[i].second, theirs[i].second, 1e-9) << ours[i].first;

@@ -1,4 +1,5 @@
 """Pictures of results: runs beside each other, and sweeps."""
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,23 +61,29 @@ def regions(results: Mapping[str, Any]) -> Figure:
     return figure
 
 
-ENERGY = dict(zip(("base", "units", "dram", "flash"), (OTHER, WORK[0], WORK[2], READ)))
+ENERGY = {"base": OTHER, "units": WORK[0], "dram": WORK[2], "flash": READ, "cores": WORK[0], "npu": WORK[1], "ane": WORK[1], "gpu": WORK[3]}
+ENERGY_BY = {"part": "energy_parts_j", "kind": "energy_by_kind_j", "unit": "energy_by_unit_j"}
 _LEGEND = 130  # characters that fit side by side
 
 
 @styled
-def energy(results: Mapping[str, Any]) -> Figure:
+def energy(results: Mapping[str, Any], by: str = "part") -> Figure:
     """What the energy of a token went to, one stacked bar per case, in millijoules: the phone itself, its compute units, DRAM and flash.
 
-    results: {case: Result} of simulations on a device with a power model. The energy is that of decoding; where one token alone was
-    generated, of the prompt, per token of it. Raises ConfigError for a result without energy.
+    results: {case: Result} of simulations on a device with a power model. by: "part"; "kind", with cores, NPU, ANE and GPU apart; or
+    "unit", with each core and engine apart. The energy is that of decoding; where one token alone was generated, of the prompt, per token
+    of it. Raises ConfigError for a result without energy.
     """
+    if by not in ENERGY_BY:
+        raise ConfigError(f"energy: by {by!r} (expected one of: {', '.join(ENERGY_BY)})")
     figure, (ax,) = axes_of(height=1.1 + 0.42 * len(results))
     left = numpy.zeros(len(results))
-    shares = {case: energy_of(case, result) for case, result in results.items()}
+    shares = {case: energy_of(case, result, by) for case, result in results.items()}
+    colors = {part: color for part, color in ENERGY.items() if by != "unit" or part in ("dram", "flash", "base")}
+    others = itertools.cycle(color for color in WORK if color not in colors.values())
     for part in dict.fromkeys(part for parts in shares.values() for part in parts):
         sizes = numpy.array([1e3 * parts.get(part, 0.0) for parts in shares.values()])
-        ax.barh(range(len(results)), sizes, 0.6, left=left, color=ENERGY.get(part, OTHER), label=part)
+        ax.barh(range(len(results)), sizes, 0.6, left=left, color=colors.get(part) or next(others), label=part)
         left += sizes
     for row, total in enumerate(left):
         ax.annotate(number_text(total), (total, row), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
@@ -85,7 +92,7 @@ def energy(results: Mapping[str, Any]) -> Figure:
     ax.margins(x=0.08)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel("mJ per token")
-    figure.legend(loc="outside upper right", ncols=4, handlelength=1)
+    figure.legend(loc="outside upper right", ncols=8 if by == "unit" else 5, handlelength=1)
     return figure
 
 
@@ -93,9 +100,9 @@ def number_text(value: float) -> str:
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def energy_of(case: str, result: Any) -> dict[str, float]:
+def energy_of(case: str, result: Any, by: str = "part") -> dict[str, float]:
     """-> {part: joules per token}; in sum the result's energy per token."""
-    parts = result.metrics.get("energy_parts_j")
+    parts = result.metrics.get(ENERGY_BY[by])
     name = next((name for name in ("energy_j_per_token", "prefill_energy_j_per_token") if result.metric(name)), None)
     if not parts or name is None:
         raise ConfigError(f"{case}: has no energy (expected a simulation on a device with a `power:` block)")

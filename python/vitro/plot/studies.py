@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from ..errors import ConfigError
+from ..trace.hot_experts import ALL, DECODED, UNSEEN
 from .pareto import front
 from .results import axis_of, numbers_of, with_unit
 from .style import OTHER, READ, WORK, Picture, axes_of, kinds, paper, styled
@@ -201,8 +202,10 @@ def overlap(frame: "pandas.DataFrame") -> Figure:
     frame: as `vitro.trace.hot_experts.overlaps` gives it.
     """
     figure, (axes,) = axes_of(height=3.4)
-    for ((name, asked), rows), (color, marker) in zip(frame.groupby(["calibrated_on", "asked_on"], sort=False), kinds()):
-        label = f"{name}, halves" if name == asked else f"{name} and {asked}"
+    pairs = frame.groupby(["calibrated_on", "asked_on", "kind", "tokens"], sort=False)
+    for ((name, asked, kind, tokens), rows), (color, marker) in zip(pairs, kinds()):
+        label = f"{name} and {asked}" if name != asked else f"{name}, halves" if kind == UNSEEN else f"{name}, {kind}"
+        label += "" if tokens == ALL or kind == DECODED else f" ({tokens})"
         axes.plot(rows["k"], 100 * rows["mean"], color=color, marker=marker, markersize=5, linewidth=1.4, label=label)
     chance = frame.groupby("k")["chance"].first()
     axes.plot(chance.index, 100 * chance, color=OTHER, linestyle=(0, (4, 3)), linewidth=1.2, label="by chance")

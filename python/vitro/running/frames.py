@@ -50,10 +50,18 @@ def memory(result: Data) -> "pandas.DataFrame":
 
 
 def energy(result: Data) -> "pandas.DataFrame":
-    parts = result["metrics"].get("energy_parts_j") or {}
+    return _joules(result, "part", "energy_parts_j")
+
+
+def units(result: Data) -> "pandas.DataFrame":
+    return _joules(result, "unit", "energy_by_unit_j")
+
+
+def _joules(result: Data, name: str, metric: str) -> "pandas.DataFrame":
+    parts = result["metrics"].get(metric) or {}
     whole = sum(parts.values())
-    return _table([{"part": name, "joules": joules, "share": joules / whole if whole else None} for name, joules in parts.items()],
-                  ["part", "joules", "share"])
+    return _table([{name: part, "joules": joules, "share": joules / whole if whole else None} for part, joules in parts.items()],
+                  [name, "joules", "share"])
 
 
 def samples(result: Data) -> "pandas.DataFrame":

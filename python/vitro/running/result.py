@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "vitro.result"
 VERSION = 1
-PARTS = ("run", "metrics", "steps", "memory", "energy", "samples", "expectations")
+PARTS = ("run", "metrics", "steps", "memory", "energy", "units", "samples", "expectations")
 _HEADLINES = ("decode_tokens_per_s", "prefill_tokens_per_s", "ttft_ms", "token_latency_ms.p50", "token_latency_ms.p99", "cache_hit_rate",
               "exposed_io_share", "energy_j_per_token", "peak_memory_bytes", "flash_bytes_read.decode")
 
@@ -100,6 +100,7 @@ class Result(Mapping[str, Any]):
           decoded, tokens_per_s, and, where steps are told apart, bytes_read (from flash), hits and accesses of the weight cache, hit_rate
         - "memory": a row per region: region, peak_bytes
         - "energy": a row per part: part, joules (of decoding, or of the prompt if one token was generated), share
+        - "units": the same energy by who drew it, a row per core and accelerator, DRAM, flash and the phone itself: unit, joules, share
         - "samples": a row per sample of workload.scaling: text, score, log_probability, answer, tokens (their number), chosen
         - "expectations": a row per entry of `expect:`
 
@@ -141,11 +142,12 @@ def _check_parts(result: Mapping[str, Any], where: str) -> None:
         if not holds:
             raise ConfigError(f"{where}: {part}: is damaged (expected {expected})")
     flatten(result["metrics"])  # maps within maps may be too deep for it
-    steps, energy, samples = result.get("steps"), result["metrics"].get("energy_parts_j"), result.get("scaling")
+    steps, samples = result.get("steps"), result.get("scaling")
+    energy = [(f"metrics.{name}", result["metrics"].get(name)) for name in ("energy_parts_j", "energy_by_unit_j", "energy_by_kind_j")]
     if steps is not None:
         need(isinstance(steps, dict) and {"latency_ms", "sequences"} <= steps.keys() and all(map(_numbers, steps.values())), "steps",
              "latency_ms, sequences and others, each a list of numbers")
-    for part, held in (("peak_memory", result.get("peak_memory")), ("metrics.energy_parts_j", energy)):
+    for part, held in (("peak_memory", result.get("peak_memory")), *energy):
         need(held is None or (isinstance(held, dict) and _numbers(list(held.values()))), part, "a map from names to numbers")
     if samples is not None:
         told = samples.get("samples", []) if isinstance(samples, dict) else None

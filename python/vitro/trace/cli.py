@@ -185,6 +185,8 @@ def experts(files: Annotated[list[Path], typer.Argument(metavar="RECORDING...", 
             as_json: Json = False):
     """Whether a calibration transfers: Overlap@K of a mixture's hot experts, of each recording's halves and of each two recordings.
 
+    Where recordings are of runs that generated tokens, also of a prompt's tokens and of generated ones alone, and of these by those.
+
     Examples:
 
         vitro trace experts stories.vtrc licence.vtrc
@@ -198,9 +200,12 @@ def experts(files: Annotated[list[Path], typer.Argument(metavar="RECORDING...", 
     if as_json:
         terminal.print_json({"schema": "vitro.trace_experts/1", "rows": frame.to_dict("records")})
         return
-    cells = [(row["calibrated_on"], row["asked_on"] if row["asked_on"] != row["calibrated_on"] else row["kind"], row["k"],
-              *(f"{row[key]:.1%}" for key in ("mean", "median", "least", "chance"))) for row in frame.to_dict("records")]
-    terminal.table("Overlap@K over layers", ["calibrated on", "asked on", ">K", ">mean", ">median", ">least", ">by chance"], cells)
+    rows = frame.to_dict("records")
+    asked = [row["kind"] if row["asked_on"] == row["calibrated_on"] else row["asked_on"] for row in rows]
+    cells = [(row["calibrated_on"], on, row["tokens"], row["k"], *(f"{row[key]:.1%}" for key in ("mean", "median", "least", "chance")))
+             for row, on in zip(rows, asked)]
+    columns = ["calibrated on", "asked on", "tokens", ">K", ">mean", ">median", ">least", ">by chance"]
+    terminal.table("Overlap@K over layers", columns, cells)
 
 
 def _print_differences(answer, a, b):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 NO_EXPERT = -1  # the FFN of a dense layer
 _FORESEEN = 2 ** 15 - 2  # in place of an expert: what a router named that was asked a layer ahead
+_TOKENS, _DRAWN = "tokens", "drawn by the run"  # in `about`: those of other positions were given
 _MOST = 2 ** 15 - 1  # layers, and experts
 _LAST = 2 ** 31 - 1  # sequence, position and token
 _WIDEST, _CELLS = 2 ** 20, 2 ** 30  # neurons of an FFN, and cells of an array, that are made from a file
@@ -163,11 +164,25 @@ class Recording:
         """-> (at [rows, 2]: sequence and position, the token that followed [rows])."""
         return self._tables["tokens"]["keys"][:, 2:], self._tables["tokens"]["ids"]
 
+    def generated(self, at: "numpy.ndarray") -> "numpy.ndarray | None":
+        """Of rows (sequence and position) those whose token the run had drawn a position before; the others are a prompt's. None where the
+        recording does not say: one of from_arrays, and one of an older vitro."""
+        import numpy
+        if self.about.get(_TOKENS) != _DRAWN:
+            return None
+        drawn, _ = self.tokens()
+        return numpy.isin(_places(at), _places(drawn) + 1)
+
     def __repr__(self) -> str:
         counts = {name: len(self._tables[name]["keys"]) for name in ("fired", "experts", "tokens")}
         foreseen = int((self._tables["experts"]["keys"][:, 1] != NO_EXPERT).sum())
         ahead = f" and {foreseen} foreseen" if foreseen else ""
         return f"Recording({counts['fired']} rows of neurons, {counts['experts'] - foreseen} of experts{ahead}, {counts['tokens']} tokens)"
+
+
+def _places(at: "numpy.ndarray") -> "numpy.ndarray":
+    """Sequence and position in one number, those of a sequence one after the other."""
+    return (at[:, 0].astype("int64") << 32) + at[:, 1].astype("int64")
 
 
 def _keys(rows: list[tuple[int, int, int, int]]) -> "numpy.ndarray":

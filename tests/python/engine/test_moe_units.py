@@ -156,6 +156,9 @@ def test_energy_is_told_apart_by_cause_and_by_part():
     assert sum(run["energy_causes_j"].values()) == pytest.approx(whole)
     assert sum(run["communication_parts_j"].values()) == pytest.approx(run["energy_causes_j"]["communication"])
     assert all(joules >= 0 for joules in run["energy_causes_j"].values())
+    units, kinds = run["energy_by_unit_j"], run["energy_by_kind_j"]
+    assert sum(units.values()) == pytest.approx(whole, rel=1e-12) and sum(kinds.values()) == pytest.approx(whole, rel=1e-12)
+    assert kinds["ane"] == pytest.approx(units["ane0"] + units["ane1"]) and kinds["ane"] > 0
     assert {"rows", "switches", "weights", "activations"} <= {name for name, joules in run["communication_parts_j"].items() if joules > 0}
     parts = run["prefill_parts_j"]
     assert set(parts) == set(run["prefill_parts_ms"])

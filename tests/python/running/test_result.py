@@ -30,6 +30,16 @@ def test_the_parts_of_energy_add_up(paged):
     assert energy["share"].sum() == pytest.approx(1)
 
 
+def test_what_units_drew_adds_up_to_the_same_energy(paged):
+    units = paged.to_frame("units")
+    assert list(units["unit"][-3:]) == ["dram", "flash", "base"] and {"cpu0", "cpu1"} < set(units["unit"])
+    assert units["joules"].sum() == pytest.approx(paged.to_frame("energy")["joules"].sum(), rel=1e-12)
+    assert units["share"].sum() == pytest.approx(1)
+    kinds = paged.metrics["energy_by_kind_j"]
+    assert kinds["cores"] == pytest.approx(units[units["unit"].str.startswith("cpu")]["joules"].sum(), rel=1e-12)
+    assert kinds["cores"] == pytest.approx(paged.metric("energy_parts_j.units"), rel=1e-12) and kinds["npu"] == 0
+
+
 def test_metrics_have_units_and_one_row_has_them_all(paged):
     table = paged.to_frame("metrics").set_index("metric")
     assert table.loc["decode_tokens_per_s", "unit"] == "tokens/s" and table.loc["flash_bytes_read.decode", "unit"] == "B"
@@ -50,7 +60,7 @@ def test_the_unit_follows_from_the_name(metric, unit):
 def test_parts_that_a_run_lacks_are_empty_tables(fake):
     result = vitro.run(EXPERIMENT)
     assert list(result.to_frame("samples").columns) == ["text", "score", "log_probability", "answer", "tokens", "chosen"]
-    assert all(result.to_frame(part).empty for part in ("samples", "energy", "steps", "expectations"))
+    assert all(result.to_frame(part).empty for part in ("samples", "energy", "units", "steps", "expectations"))
     with pytest.raises(vitro.ConfigError, match="to_frame: 'nothing' .expected one of: run, metrics"):
         result.to_frame("nothing")
 
@@ -82,7 +92,8 @@ def test_a_result_is_read_again(fake, tmp_path):
     ({"peak_memory": [1]}, "peak_memory: is damaged .expected a map"),
     ({"peak_memory": {"weights": "1"}}, "peak_memory: is damaged"), ({"scaling": {"samples": [{"tokens": [1]}]}}, "scaling: is damaged"),
     ({"scaling": {"samples": [{}], "chosen": 0}}, "scaling: is damaged"), ({"scaling": []}, "scaling: is damaged"),
-    ({"metrics": {"energy_parts_j": [1]}}, "metrics.energy_parts_j: is damaged")])
+    ({"metrics": {"energy_parts_j": [1]}}, "metrics.energy_parts_j: is damaged"),
+    ({"metrics": {"energy_by_unit_j": {"cpu0": "1"}}}, "metrics.energy_by_unit_j: is damaged")])
 def test_damaged_parts_are_refused_with_the_name_of_the_file(tmp_path, part, said):
     (tmp_path / "result.json").write_text(json.dumps({"schema": "vitro.result/1", "metrics": {}, "machine": "sim"} | part))
     with pytest.raises(vitro.ConfigError, match=f"result.json: {said}"):
