@@ -43,6 +43,7 @@ struct Work {
   std::uint16_t rounding = 0;       // KernelCost::id of the price for that
   Bytes table_bytes = 0;            // of a product: tables that the unit's own memory holds meanwhile, whoever made them
   std::uint32_t row_runs = 0;       // contiguous runs of weight bytes
+  bool in_places = false;           // of a product: each row of weights lies in a place of its own
   std::uint32_t sequence_rows = 1;  // attention: batch rows that share their sequence's keys and values
   std::uint32_t query_heads = 1;    // attention: heads of one batch row that share keys and values
   // Attention on a core: products of queries with keys and values that several rows of the batch meet in one pass, and how many queries

@@ -331,6 +331,7 @@ hw::Work WorkBuilder::work_of(const KernelCall& call) {
   work.lookups = counts.lookups;
   work.conversions = counts.conversions;
   work.row_runs = counts.row_runs;
+  work.in_places = call.is<ops::Matmul>() && call.row_offsets != nullptr;
   if (call.is<ops::Matmul>()) {
     const Format format = priced_format(call);
     work.group = static_cast<std::uint32_t>(block_elements(format));

@@ -13,10 +13,23 @@ namespace vitro::hexagon {
 inline constexpr uint32_t kSummedColumns = 32;  // that share a scale, and a sum of integers
 inline constexpr uint32_t kSummedDepth = 512;   // of a step, at most: 16 sums wait for each number of the result
 
+constexpr uint32_t stored_block(uint32_t bits) { return 2 + kSummedColumns / 8 * bits; }  // bytes of a block in a file
+
+// Rows that lie in places of their own, as a file has them, become strips in pieces: a vector of quants of each of 32 rows, beside which
+// stand their scales. Each HVX thread keeps one in TCM.
+inline constexpr uint32_t kPieceVector = 128, kPieceQuants = 32 * kPieceVector;
+constexpr uint32_t piece_blocks(uint32_t bits) { return bits == 8 ? 4 : 8; }  // of a row
+constexpr uint32_t piece_bytes(uint32_t bits) { return kPieceQuants + piece_blocks(bits) * kPieceVector; }
+constexpr uint64_t placed_pitch(uint64_t row) {  // rows begin with a vector
+  return (row + kPieceVector - 1) / kPieceVector * kPieceVector;
+}
+constexpr uint64_t pieces_room(uint32_t bits, uint32_t threads) { return threads * piece_bytes(bits); }
+
 struct BlockShape {
   uint32_t columns, depth;  // of the result; of the product, a multiple of kSummedColumns
   uint32_t bits;            // of a weight
   uint64_t stored;          // bytes of a column of the result in the model's file
+  uint32_t in_pieces = 0;   // HVX threads that make strips of rows in places; none: weights are strips
   constexpr uint32_t part() const { return depth < kSummedDepth ? depth : kSummedDepth; }
 };
 
@@ -28,6 +41,10 @@ constexpr StageRoom block_room(const BlockShape& shape, uint32_t rows, uint64_t 
   StageRoom room;
   room.activations = padded(rows) * shape.depth + uint64_t{rows} * (shape.depth / kSummedColumns) * sizeof(float);
   room.in = part * shape.bits / 8 + blocks * sizeof(float);  // a scale stands twice
+  if (shape.in_pieces > 0) {
+    room.in = placed_pitch(blocks * stored_block(shape.bits));
+    room.sums = pieces_room(shape.bits, shape.in_pieces);
+  }
   room.ready = part;
   const uint64_t stored = shape.stored * part / shape.depth;
   room.streamed = stored > room.ready / 4 ? stored : room.ready / 4;

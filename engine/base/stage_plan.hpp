@@ -102,6 +102,14 @@ struct StagePlan {
 // Which of the buffers behind a stage a step uses.
 constexpr uint32_t buffer_of(uint32_t step, uint32_t buffers) { return buffers == 2 ? step & 1 : 0; }
 
+// How many of `count` numbers, from the first on, are as far apart as the first two, ascending: rows in such places are one 2D block.
+constexpr uint32_t series(const uint32_t* numbers, uint32_t count) {
+  if (count < 2 || numbers[1] <= numbers[0]) return 1;
+  uint32_t rows = 2;
+  while (rows < count && numbers[rows] - numbers[rows - 1] == numbers[1] - numbers[0]) ++rows;
+  return rows;
+}
+
 // Shares of a group's `pieces` (tiles, or parts of a panel) for each HVX thread, in order, as even as whole pieces are.
 // Requires: threads is 1, 2 or 4.
 constexpr uint32_t first_piece(uint32_t thread, uint32_t threads, uint32_t pieces) {

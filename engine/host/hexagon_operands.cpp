@@ -248,7 +248,7 @@ ActivationBytes activations_bytes(const MatmulForm& form, std::uint32_t batch, s
     const Bytes quant = form.kind == Kind::matmul_lut_wide ? sizeof(std::int16_t) : sizeof(std::int8_t);
     return {Bytes{batch} * columns * quant, Bytes{batch} * (columns / form.planes.group) * scale};
   }
-  return {Bytes{batch} * (columns / kBlock) * sizeof(Int8Block), 0};
+  return {};
 }
 
 namespace {
@@ -277,25 +277,19 @@ void write_activations(const MatmulForm& form, const View& x, std::byte* first, 
   }
   if (form.by_blocks()) return write_block_tiles(x, first, reinterpret_cast<float*>(second));
   if (form.kind == Kind::matmul_lut_wide) return write_wide(form, x, first, second);
-  const bool apart = form.looks_up();
-  const std::uint32_t k = columns(x), group = apart ? form.planes.group : static_cast<std::uint32_t>(kBlock);
+  const std::uint32_t k = columns(x), group = form.planes.group;
   Quantised row;
-  auto* blocks = reinterpret_cast<Int8Block*>(first);
   auto* scales = reinterpret_cast<ActivationScale*>(second);
   auto* rounded = reinterpret_cast<RoundedScale*>(second);
   for (std::uint32_t m = 0; m < x.shape[0]; ++m) {
     quantise(x.as<float>() + std::size_t{m} * k, k, group, row);
-    if (apart) std::memcpy(first + std::size_t{m} * k, row.quants.data(), k);
+    std::memcpy(first + std::size_t{m} * k, row.quants.data(), k);
     for (std::uint32_t b = 0; b < k / group; ++b) {
       const std::int8_t* quants = row.quants.data() + std::size_t{b} * group;
       if (form.kind == Kind::matmul_lut_rounded) {
         *rounded++ = rounded_scale({quants, group}, row.scales[b], row.sums[b], form.planes.zeros == Zeros::signs ? 2 : 1);
-      } else if (apart) {
-        *scales++ = {row.scales[b], row.sums[b]};
       } else {
-        std::memcpy(blocks->quants, quants, kBlock);
-        blocks->scale = row.scales[b];
-        (blocks++)->sum = row.sums[b];
+        *scales++ = {row.scales[b], row.sums[b]};
       }
     }
   }

@@ -4,6 +4,7 @@
 
 #include "engine/kernels/common/float_copies.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/panels.hpp"
 #include "engine/ops/variants.hpp"
 
 namespace vitro::hexagon {
@@ -14,6 +15,17 @@ static_assert(kPlaceBytes == kRowOffsetUnit, "a call's row offsets are the worke
 Status lacking(std::string why) { return {Code::unsupported_shape, std::move(why)}; }
 
 std::uint32_t bits_of(Format format) { return format == Format::f16 ? 16 : format == Format::q8_0 ? 8 : 4; }
+
+// The matrix unit's tiles hold a scale times a code in fp16, of which qfloat has finite ones alone.
+bool all_finite(const KernelCall& call) {
+  const View& w = call.in[0];
+  const std::size_t blocks = columns(w) / block_elements(w.format), step = block_bytes(w.format);
+  bool finite = true;
+  for_each_row(call, [&](std::uint32_t, Bytes at) {
+    for (std::size_t b = 0; b < blocks; ++b) finite = finite && is_finite_half(w.data() + at + b * step);
+  });
+  return finite;
+}
 
 }  // namespace
 
@@ -38,11 +50,31 @@ Result<MatmulForm> rows_form(const KernelCall& call) {
     if (k % (2 * kTile) != 0) return lacking("it takes rows of f16 in pairs of tiles");
     return MatmulForm{Kind::matmul_hmx_f16, {}};
   }
-  if (call.variant != variant::kInt8) return lacking(fmt::format("it computes rows of {} with int8 activations only", to_string(format)));
-  return MatmulForm{format == Format::q8_0 ? Kind::matmul_q8_0_rows : Kind::matmul_q4_0_rows, {}};
+  const bool bytes = format == Format::q8_0;
+  if (call.variant == variant::kInt8) return MatmulForm{bytes ? Kind::matmul_q8_0 : Kind::matmul_q4_0, {}};
+  if (call.variant != variant::kHmx) {
+    return lacking(fmt::format("it computes rows of {} with int8 or fp16 activations only", to_string(format)));
+  }
+  if (!all_finite(call)) return lacking("its matrix unit takes rows of finite scales only");
+  return MatmulForm{bytes ? Kind::matmul_hmx_q8 : Kind::matmul_hmx, {}};
 }
 
-Kind in_places(Kind kind) { return kind == Kind::matmul_hmx_f16 ? Kind::matmul_hmx_f16_rows : kind; }
+Kind in_places(Kind kind) {
+  switch (kind) {
+    case Kind::matmul_hmx_f16:
+      return Kind::matmul_hmx_f16_rows;
+    case Kind::matmul_hmx_q8:
+      return Kind::matmul_hmx_q8_rows;
+    case Kind::matmul_hmx:
+      return Kind::matmul_hmx_rows;
+    case Kind::matmul_q8_0:
+      return Kind::matmul_q8_0_rows;
+    case Kind::matmul_q4_0:
+      return Kind::matmul_q4_0_rows;
+    default:
+      return kind;
+  }
+}
 
 std::uint32_t rows_of(const KernelCall& call) {
   return call.row_offsets != nullptr ? static_cast<std::uint32_t>(call.row_offsets->size()) : sliced(call, call.in[0].shape[0]).count;

@@ -7,9 +7,9 @@
 
 namespace vitro::hexagon {
 
-// Code::unsupported_shape, with the reason, for calls that the worker does not compute: products of f16 in the contract hmx, of q8_0 and
-// q4_0 in int8, and sums of rows of all three (accumulate) in the float contract; rows hold their scales. Kinds are those of dense weights,
-// by which activations are encoded, or add_rows.
+// Code::unsupported_shape, with the reason, for calls that the worker does not compute: products of f16, q8_0 and q4_0 in the contract hmx,
+// of q8_0 and q4_0 in int8, and sums of rows of all three (accumulate) in the float contract; rows hold their scales. Kinds are those of
+// dense weights, by which activations are encoded, or add_rows.
 Result<MatmulForm> rows_form(const KernelCall& call);
 
 // The operator of the same product on rows in places; add_rows is itself.

@@ -32,13 +32,14 @@ StagePlan plan_of(const Operator& op, const StageChoice& chosen, std::uint32_t r
 std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers,
                                    std::uint32_t depth) {
   const std::uint32_t unit = unit_columns(op);
-  const bool cut = depth < op.columns;
+  const bool cut = depth < op.columns, rows_in_places = of_block_rows(op.kind);
   const auto share = [unit](std::uint64_t bytes) { return (bytes + unit - 1) / unit; };
   const auto room_of = [&](std::uint32_t rows) {
     StageRoom room;
     room.activations = activation_bytes(op, rows);
     room.in = share(unit_weights(op, depth));
     room.ready = share(unit_tiles(op, depth));
+    if (rows_in_places) room.sums = pieces_room(weight_bits(op), options.threads);
     room.streamed = std::max<std::uint64_t>(stored > 0 ? stored : room.in, room.ready / 4);
     const std::uint64_t result = std::uint64_t{rows} * op.rows * sizeof(float);
     if (result <= options.group) {
@@ -84,8 +85,8 @@ std::optional<StagePlan> plan_look_up(const Operator& op, const StageOptions& op
 
 // Of blocks: parts of the depth, whose sums HVX scales.
 std::optional<StagePlan> plan_blocks(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers) {
-  const std::uint32_t bits = op.kind == Kind::matmul_q8_0 ? 8 : 4;
-  const BlockShape shape{op.rows, op.columns, bits, stored > 0 ? stored : strip_bytes(op, op.columns) / kTile};
+  const BlockShape shape{op.rows, op.columns, weight_bits(op), stored > 0 ? stored : unit_weights(op, op.columns) / kTile,
+                         of_block_rows(op.kind) ? options.threads : 0};
   const auto room_of = [&](std::uint32_t rows) { return block_room(shape, rows, options.group, buffers); };
   const StageChoice chosen =
       choose_stages({op.batch, op.rows, kTile, kTile, 0, 0}, {options.tcm, options.group, buffers, kVectorBytes}, room_of);

@@ -202,7 +202,7 @@ std::optional<hexagon::Operator> HexagonUnit::make_operator(HexagonSession& sess
   if (weights.in_rows) {
     const Result<std::uint32_t> places = hexagon::place_rows(session, call, weights.at);
     if (!places.ok()) return {};
-    op.in[2] = places.value();
+    op.in[3] = places.value();
   }
   return op;
 }

@@ -10,6 +10,7 @@
 // A format may name one operator: `f16.attention`. A second table, `more_kernels:`, of the same form adds entries of another source.
 //
 // packets_per_weight  of HVX, to make a weight ready (unpack, scale, permute into tiles)
+// packets_per_placed_weight  in place of those, of a weight whose row lies in a place of its own (hmx alone; default: packets_per_weight)
 // gathers_per_weight  vgather or vscatter instructions that TCM carries out one after the other (gather_packets), beside the packets:
 //                     nobody waits for one of them alone, since results are read after a pass, and a scatter is released after it
 // packets_per_mac     of HVX, per multiply-add (hvx alone; default: the general price)
@@ -44,10 +45,17 @@ struct Kernel {
   Path path = Path::dma;
   std::uint32_t threads = 1;
   std::uint32_t bits = 16;
-  double packets_per_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
+  double packets_per_weight = 0, packets_per_placed_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
   double gathers_per_weight = 0, packets_per_sum = 0, packets_per_block = 0, packets_per_activation = 0;
   double packets_per_element = 0, gathers_per_element = 0;
   std::uint32_t tile_rows = 0, tile_columns = 0;  // 0: any
+  double packets_of_weight(const Work& work) const {
+    return work.in_places && packets_per_placed_weight > 0 ? packets_per_placed_weight : packets_per_weight;
+  }
+  // Whether HVX makes strips of rows in pieces first (engine/base/block_plan.hpp).
+  bool in_pieces(const Work& work) const {
+    return work.in_places && packets_per_placed_weight > 0 && (work.weight_bits == 4 || work.weight_bits == 8);
+  }
   bool by_blocks() const { return matrix && packets_per_sum > 0; }
 };
 

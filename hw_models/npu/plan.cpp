@@ -101,14 +101,14 @@ Pass TilePlanner::product_pass(const Work& work, const Kernel& kernel, std::uint
     const double part = static_cast<double>(width) / work.columns, row_part = static_cast<double>(rows) / std::max(1u, work.rows);
     const double weights = static_cast<double>(width) * work.depth, macs = weights * rows;
     g.in = share(work.weight_bytes, width, work.columns);
-    g.rows = std::max(1.0, work.row_runs * part);
+    g.rows = work.in_places ? width : std::max(1.0, work.row_runs * part);
     if (panels(kernel)) {  // a 2D block each, of the layout's tiles
       g.rows = std::ceil(static_cast<double>(width) / static_cast<double>(parts_.vector_bytes)) *
                std::ceil(static_cast<double>(work.depth) / kernel.tile_columns);
     }
     g.out = share(work.written_bytes, std::uint64_t{width} * rows, std::uint64_t{work.columns} * std::max(1u, work.rows));
     // TCM works on gathers and scatters while the thread goes on with the next packets.
-    double packets = weights * std::max(kernel.packets_per_weight, kernel.gathers_per_weight * parts_.gather_packets) +
+    double packets = weights * std::max(kernel.packets_of_weight(work), kernel.gathers_per_weight * parts_.gather_packets) +
                      other_packets(work, kernel) * part * row_part;
     if (kernel.matrix) {
       const auto tiles = [this](double n) { return std::ceil(n / parts_.tile); };
@@ -185,9 +185,11 @@ TilePlan TilePlanner::product(const Work& work, const Kernel& kernel) const {
       }
     }
     room.in = static_cast<Bytes>(std::ceil(static_cast<double>(work.weight_bytes) * part_of_depth / work.columns));
-    if (kernel.matrix && kernel.packets_per_weight > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;
+    if (kernel.matrix && kernel.packets_of_weight(work) > 0) room.ready = Bytes{work.depth} * kernel.bits / 8;
+    if (kernel.in_pieces(work)) room.sums = hexagon::pieces_room(work.weight_bits, kernel.threads);
     // Weights that nothing has to be done to before HMX takes them are one group.
     room.streamed = std::max(room.in, room.ready / 4);
+    if (kernel.in_pieces(work)) room.in = hexagon::placed_pitch(room.in);
     const Bytes result = share(work.written_bytes, part, rows);
     if (result <= parts_.group) {
       room.result = result;

@@ -13,9 +13,9 @@ namespace vitro::hw {
 Pass TilePlanner::block_pass(const Work& work, const Kernel& kernel, std::uint32_t rows, const hexagon::StagePlan& stages) const {
   Pass pass = product_pass(work, kernel, rows, work.columns);  // all of it is one group
   const TileGroup all = pass.last;
-  // Of a strip of 32 columns, a part of the scales and a part of the quants.
+  // Of a strip of 32 columns, a part of the scales and a part of the quants; of rows in places a part of each.
   const double strips = std::ceil(static_cast<double>(stages.columns) / parts_.tile);
-  const Pass parts = spread(all, stages.steps(), stages.depths > 1 ? 2 * strips : 1);
+  const Pass parts = spread(all, stages.steps(), work.in_places ? stages.columns : stages.depths > 1 ? 2 * strips : 1);
   pass.groups = parts.groups;
   pass.full = parts.full;
   pass.last = parts.last;
@@ -28,7 +28,8 @@ TilePlan TilePlanner::block_product(const Work& work, const Kernel& kernel) cons
   if (work.weight_bits != 4 && work.weight_bits != 8) {
     throw RunError(fmt::format("npu: blocks of {} bits have no plan (expected 4 or 8)", work.weight_bits));
   }
-  const hexagon::BlockShape shape{work.columns, work.depth, work.weight_bits, work.weight_bytes / work.columns};
+  const hexagon::BlockShape shape{work.columns, work.depth, work.weight_bits, work.weight_bytes / work.columns,
+                                  kernel.in_pieces(work) ? kernel.threads : 0};
   const auto room_of = [&](std::uint32_t part) {
     hexagon::StageRoom room = hexagon::block_room(shape, part, parts_.group, parts_.buffers);
     if (work.read_bytes == work.weight_bytes) room.activations = 0;  // they are in TCM

@@ -40,7 +40,7 @@ Counts executed(HexagonSession& session) {
 struct Kernel {
   std::string name;
   hexagon::Operator op{};
-  std::array<Bytes, 3> in{};
+  std::array<Bytes, 4> in{};
 };
 
 Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uint32_t rows = kRows) {
@@ -53,20 +53,20 @@ Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uin
   return kernel;
 }
 
-// Rows as a file has them, wherever they lie: here all in one place.
-Kernel rows_product(const std::string& name, Kind kind, Bytes block, std::uint32_t batch) {
-  Kernel kernel = product(name, kind, batch);
-  kernel.in = {kColumns / hexagon::kBlockColumns * block, batch * (kColumns / hexagon::kBlockColumns) * sizeof(hexagon::Int8Block),
-               kRows * sizeof(std::uint32_t)};
-  return kernel;
-}
-
 // Of blocks, by tiles of bytes whose sums are scaled.
 Kernel block_product(const std::string& name, Kind kind) {
   Kernel kernel = product(name, kind, 1);
   const Bytes weights = kind == Kind::matmul_q8_0 ? hexagon::q8_strips_bytes(kRows, kColumns)
                                                   : hexagon::strips_bytes(hexagon::Scales::of_blocks, kRows, kColumns);
   kernel.in = {weights, Bytes{hexagon::kTile} * kColumns, kColumns / hexagon::kBlockColumns * sizeof(float)};
+  return kernel;
+}
+
+// The same of rows as a file has them, wherever they lie: here all in one place.
+Kernel rows_product(const std::string& name, Kind kind) {
+  Kernel kernel = product(name, kind, 1);
+  kernel.in = {hexagon::row_bytes_to(kernel.op, kColumns), Bytes{hexagon::kTile} * kColumns,
+               kColumns / hexagon::kBlockColumns * sizeof(float), kRows * sizeof(std::uint32_t)};
   return kernel;
 }
 
@@ -116,7 +116,7 @@ Kernel attention() {
   return kernel;
 }
 
-Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, Bytes out) {
+Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 4> in, Bytes out) {
   Kernel kernel{name, {}, in};
   kernel.op.kind = kind;
   kernel.op.rows = kWeights;
@@ -126,12 +126,10 @@ Kernel conversion(const std::string& name, Kind kind, std::array<Bytes, 3> in, B
 
 std::vector<Kernel> kernels() {
   std::vector<Kernel> all;
-  for (const std::uint32_t batch : {1u, 4u}) {
-    all.push_back(rows_product(fmt::format("q8_0 rows, batch {}", batch), Kind::matmul_q8_0_rows, 34, batch));
-    all.push_back(rows_product(fmt::format("q4_0 rows, batch {}", batch), Kind::matmul_q4_0_rows, 18, batch));
-  }
   all.push_back(block_product("q8_0 blocks", Kind::matmul_q8_0));
   all.push_back(block_product("q4_0 blocks", Kind::matmul_q4_0));
+  all.push_back(rows_product("q8_0 rows", Kind::matmul_q8_0_rows));
+  all.push_back(rows_product("q4_0 rows", Kind::matmul_q4_0_rows));
   for (const Kind kind : {Kind::matmul_lut, Kind::matmul_lut_rounded, Kind::matmul_lut_wide}) {
     for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
       for (const std::uint32_t group : {32u, 64u, 128u}) {

@@ -9,6 +9,7 @@ docs/design/hexagon.md has the assumptions. --root: the tree whose engine/kernel
 
 Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.{float,hmx}.{q8_0,q4_0}        packets_per_weight      weights to fp16 tiles, by tables
+                     packets_per_placed_weight  of rows in places, which become strips first; of int8 and f16, too
   hmx.dma.int8.{q8_0,q4_0}               the int8 contract by tiles of bytes (engine/base/block_plan.hpp); bits: 8
                      packets_per_weight      bytes or nibbles to tiles of bytes; a block's scales are kept
                      packets_per_sum         per output, block of 32 columns and activation row: the integer sum, scaled and added
@@ -23,7 +24,6 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
   hmx.dma.int8_rows.w{1..4}g{32,64,128}[r]  packets_per_weight     bit planes to int8 tiles by tables, rows of one scale; bits: 8
   hmx.dma.convert.q4_0, copy.q4_0        packets_per_weight      ablations
   hmx.dma.{uncoalesced,scatter}.q4_0, convert.w4g64z   in the second file, from tools/hexagon/layouts.cpp: what the papers compare with
-  hvx.dma.dots.{q8_0,q4_0}               packets_per_weight, packets_per_mac: multiply-adds of HVX, of rows in places
   hvx.dma.lut.FORMAT                     bit-serial look-up (T-MAN 4.3); FORMAT: q4_0, w{1..4}g{32,64,128}[z|r], and w{1..4} as w{1..4}g32
                      packets_per_activation  Precompute: per column and activation row, once for all matrices with that input
                      packets_per_mac         Linear: per multiply-add, planes widened and added up
@@ -60,12 +60,12 @@ WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-c"
 LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_work block_kernels block_work dma dot_kernels freestanding half_kernels layout_kernels look_up_work "
+WORKER_FILES = ("attention_work block_kernels block_work dma freestanding half_kernels layout_kernels look_up_work "
                 "lut_kernels main matrix_unit operators matmul rounded_kernels row_kernels scaled_kernels stage_threads stage_work "
                 "stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
-TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_accumulate": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
+TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
 TRIP |= {"qf_scale_sums": 4 * 32, "qf_scale_sums_of_row": 32}  # sums of a block
 TRIP |= {f"qf_quantise{wide}_g{block}": 128 for wide in ("", "_wide") for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
@@ -164,12 +164,6 @@ def per_weight(executed, kernel, function):
 
 def prices(executed, static):
     """The table: {unit: {path: {variant: {format: {quantity: packets}}}}}."""
-    accumulate = static["qf_accumulate"]
-    dots = {}
-    for form in ("q8_0", "q4_0"):
-        one, four = (per_weight(executed, f"{form} rows, batch {batch}", f"hvx_dots_{form}") for batch in (1, 4))
-        each = (four - one) / 3  # of one more row of activations; the rest is done once per weight
-        dots[form] = {"packets_per_weight": one - each, "packets_per_mac": each + accumulate}
     precompute = executed["lut w4g64"]
     columns = precompute[0] / precompute[2]
 
@@ -212,10 +206,10 @@ def prices(executed, static):
                 **tile(f"lut w{bits}g{group}")}
 
     def of_blocks(form):
-        weights, packets, *_ = executed[f"{form} blocks"]
+        made, placed = (sum(executed[f"{form} {lie}"][1].values()) / executed[f"{form} {lie}"][0] for lie in ("blocks", "rows"))
         one, four = static["qf_scale_sums_of_row"], 4 * static["qf_scale_sums"]
         each = (four - one) / 3  # of one more row of activations; the rest is done once per column and block
-        return {"packets_per_weight": sum(packets.values()) / weights, "packets_per_sum": each, "packets_per_block": one - each,
+        return {"packets_per_weight": made, "packets_per_placed_weight": placed, "packets_per_sum": each, "packets_per_block": one - each,
                 "packets_per_activation": static["qf_quantise_g32"], "bits": 8}
 
     scaled_tables = {f"w{bits}g{group}{z}": scaled(bits, group, z) for bits, group, z in FORMATS}
@@ -234,20 +228,24 @@ def prices(executed, static):
                                             for block in (32, 64, 128)} for wide in ("", "_wide"))
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
     tile_groups = {"packets_per_weight": static["qf_dequantise_q4"]}
-    bytes_to_tiles = {"packets_per_weight": static["qf_dequantise_bytes"]}
-    to_tiles = {"q8_0": bytes_to_tiles, "q4_0": tile_groups}
+    strip = {form: per_weight(executed, f"{form} rows", f"hvx_{form[:2]}_rows") for form in ("q8_0", "q4_0")}
+    f16_tiles = per_weight(executed, "f16 tiles", "hvx_f16_tiles")
+    bytes_to_tiles = {"packets_per_weight": static["qf_dequantise_bytes"],
+                      "packets_per_placed_weight": strip["q8_0"] + static["qf_dequantise_bytes"]}
+    q4_placed = {"packets_per_placed_weight": strip["q4_0"] + static["qf_dequantise_columns"]}
     return {
         "hmx": {"dma": {
-            "float": {"f16": {"packets_per_weight": 0}} | to_tiles | {"q4_0_tile": tile_groups},
+            "float": {"f16": {"packets_per_weight": 0, "packets_per_placed_weight": f16_tiles}, "q8_0": bytes_to_tiles,
+                      "q4_0": tile_groups | q4_placed, "q4_0_tile": tile_groups},
             "int8": {form: of_blocks(form) for form in ("q8_0", "q4_0")},
-            "hmx": {"f16": {"packets_per_weight": per_weight(executed, "f16 tiles", "hvx_f16_tiles")},
-                    "q8_0": bytes_to_tiles, "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]}, "q4_0_tile": tile_groups},
+            "hmx": {"f16": {"packets_per_weight": f16_tiles}, "q8_0": bytes_to_tiles,
+                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]} | q4_placed, "q4_0_tile": tile_groups},
             "two_level": two_level,
             "scaled_tables": {"w4": once["dequantise_fused"], "q4_0": once["dequantise_fused"]} | scaled_tables,
             "int8_rows": int8_rows,
             "convert": {"q4_0": {"packets_per_weight": static["qf_convert_q4"]}},
             "copy": {"q4_0": once["copy"]}}},
-        "hvx": {"dma": {"dots": dots, "lut": lut, "int8_tables": int8_tables, "int16_tables": all_formats(look_up_wide),
+        "hvx": {"dma": {"lut": lut, "int8_tables": int8_tables, "int16_tables": all_formats(look_up_wide),
                         "attention": attention, "int8_activations": int8_activations, "int16_activations": int16_activations,
                         "softmax": softmax}}}
 

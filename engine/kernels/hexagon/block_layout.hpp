@@ -27,7 +27,7 @@ constexpr uint32_t sum_rows(const Operator& op) {  // of a block's sums, in whol
 // in: parts of strips; ready: tiles of bytes [strips][blocks]; sums: int32 [strips][blocks][sum_rows()][32]; kept: scales of steps whose
 // sums are to come, vectors [strips][blocks]; out: results of groups, or `result`, all of them.
 struct BlockTcm {
-  uint64_t activations = 0, scales = 0, result = 0, in[2] = {}, ready[2] = {}, sums[2] = {}, kept[3] = {}, out[4] = {}, end = 0;
+  uint64_t activations = 0, scales = 0, result = 0, pieces = 0, in[2] = {}, ready[2] = {}, sums[2] = {}, kept[3] = {}, out[4] = {}, end = 0;
 };
 // Requires: op.stages.buffers <= 2.
 constexpr BlockTcm place_blocks(const Operator& op) {
@@ -39,8 +39,9 @@ constexpr BlockTcm place_blocks(const Operator& op) {
   tcm.activations = take(activation_bytes(op, rows));
   tcm.scales = take(block_scale_bytes(op, rows));
   if (plan.once != 0) tcm.result = take(uint64_t{rows} * result_pitch(op) * sizeof(float));
+  if (of_block_rows(op.kind)) tcm.pieces = take(pieces_room(weight_bits(op), plan.threads));
   for (uint32_t b = 0; b < lag; ++b) {
-    tcm.in[b] = take(strips * strip_bytes(op, plan.depth));
+    tcm.in[b] = take(strips * unit_weights(op, plan.depth));
     tcm.ready[b] = take(tiles * kTileElements);
     tcm.sums[b] = take(tiles * sum_rows(op) * kTile * sizeof(int32_t));
   }

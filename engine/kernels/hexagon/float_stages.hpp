@@ -117,27 +117,9 @@ template <class I>
   }
 }
 
-// A panel's rows from its integer dot products: acc += dot * (d_w * d_x) over blocks ascending, two at a time. The dot
-// products are below 2^22, so adding them to the bits of 1.5 * 2^23 converts them.
-// dots: [pairs][2]; scales: [pairs], rows of both blocks; x_scales: float32 [pairs][2]. Requires: pairs > 0.
-template <class I>
-[[gnu::always_inline]] inline typename I::Vector accumulate(const typename I::Vector* dots, const typename I::Vector* scales,
-                                                            const int32_t* x_scales, uint32_t pairs) {
-  constexpr int kOne = 0x3c00, kMagic = 0x4b400000;
-  const auto magic = I::splat(kMagic);
-  const auto one = I::splat_half(kOne);
-  auto acc = I::from_float(I::splat(0));
-  for (uint32_t p = 0; p < pairs; ++p, dots += 2, x_scales += 2) {
-    const auto weights = I::multiply_wide(I::interleave_halves(scales[p]), one);
-    const auto a = I::subtract(I::add_word(dots[0], magic), magic), b = I::subtract(I::add_word(dots[1], magic), magic);
-    acc = I::add(acc, I::multiply(a, I::multiply(weights.lo, I::from_float(I::splat(x_scales[0])))));
-    acc = I::add(acc, I::multiply(b, I::multiply(weights.hi, I::from_float(I::splat(x_scales[1])))));
-  }
-  return I::to_float(acc);
-}
-
-// The same of sums that the matrix unit left (block_plan.hpp): a vector is 32 columns of the result, the next row's is the next one, the
-// next block's `pitch` vectors on. kRows rows share the conversion of a block's scales, which stand twice each.
+// Integer sums of blocks that the matrix unit left (block_plan.hpp): acc += sum * (d_w * d_x) over blocks ascending. Sums are below 2^22,
+// so adding them to the bits of 1.5 * 2^23 converts them. A vector is 32 columns of the result, the next row's is the next one, the next
+// block's `pitch` vectors on. kRows rows share the conversion of a block's scales, which stand twice each.
 // sums: [blocks][pitch]; scales: [blocks]; x_scales: float32 [rows][x_pitch] from the first block on; y: float32 [rows][y_pitch], added to.
 template <class I, uint32_t kRows>
 [[gnu::always_inline]] inline void scale_sums(const typename I::Vector* sums, uint32_t pitch, const typename I::Vector* scales,

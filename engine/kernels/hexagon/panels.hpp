@@ -1,8 +1,5 @@
-// Weights as the Hexagon worker's kernels read them: panels of rows, one row per lane of a vector.
+// Weights as the Hexagon worker's kernels read them: panels of rows, one row per lane of a vector, and strips.
 //
-// A panel of q8_0 or q4_0, which the worker makes of rows in places, is kPanelRows rows: fp16 scales [blocks][32 rows] (padded to whole
-// vectors), then per block of 32 columns, for step j, for each row, 4 bytes: elements 4j .. 4j+3 (q8_0, 8 steps), or the nibble bytes
-// 4j .. 4j+3 of the file's block (q4_0, 4 steps).
 // A bit-serial panel is kLutPanelRows rows of a tile's columns: fp16 scales [blocks][128 rows], then per block, for each pair p of groups
 // of four columns, for each bit plane i, 128 bytes.
 // Row r's byte holds bit i of columns 8p .. 8p+3 in its low nibble, of 8p+4 .. 8p+7 in its high one, and stands where the look-ups'
@@ -14,6 +11,7 @@
 // A strip is kTile rows of the file, which are columns of the matrix unit's weight tiles (hmx.hpp), all tiles of its depth: scales, then
 // 512 bytes of nibbles per tile. Ordinary groups of 32 are a column of a tile each, so a tile has 32 scales, each twice; tile groups
 // (TTS-NPU 5.1) are 2 x 16, so a pair of tiles has 64: such strips are those of files (engine/quant/tile_groups.hpp).
+// Of rows in places, as a file has them, the worker makes strips (row_kernels.cpp).
 // A strip of q8_0 has 1024 bytes per tile in the place of nibbles: vector v of a tile has its elements 128 v + i in byte 2 i, and those
 // 64 further on in byte 2 i + 1, so that widening leaves them in order.
 // An fp16 strip is the same rows as the file has them, 64 columns of each after the other: a vector is 64 columns of a row, 32 vectors
@@ -36,6 +34,7 @@ inline constexpr std::uint32_t kScaleBytes = 2;
 
 // True when no block of the matrix, q4_0 or of a group format, has a scale that is infinite or no number.
 bool finite_scales(const View& weights);
+bool is_finite_half(const std::byte* half);
 
 // True when the blocks of each row, of a group format or q4_0, have the same scale, and codes stand for the same integers in all of them.
 bool one_scale_per_row(const View& weights);

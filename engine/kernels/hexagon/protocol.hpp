@@ -11,7 +11,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 14;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 15;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -19,13 +19,13 @@ inline constexpr uint32_t kTcmBytes = 8 * 1024 * 1024;           // of stages: w
 inline constexpr uint32_t kMostLogged = 7680;                    // events of stages in one request that its answer has room for
 inline constexpr uint32_t kMostVectorThreads = 4;                // of HVX that share a step
 inline constexpr uint32_t kVectorBytes = 128;                    // of HVX: operands are aligned to it
-inline constexpr uint32_t kPanelRows = 32, kLutPanelRows = 128;  // rows that share a panel of weights (panels.hpp)
+inline constexpr uint32_t kLutPanelRows = 128;                   // rows that share a panel of weights (panels.hpp)
 inline constexpr uint32_t kBlockColumns = 32;                    // columns that share a scale
 
 inline constexpr uint32_t kPlaceBytes = 64;  // places: uint32, where rows of weights begin in such units, from in[0] on
 
-// What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes but where rows have
-// places.
+// What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes. Of rows in places the
+// first one is any multiple of 4, and the last one, in[3], has the places [rows].
 enum class Kind : uint32_t {
   none,
   matmul_q8_0,         // in: strips of q8_0, x int8 in tiles [batch / 32][columns / 32] (block_layout.hpp), its scales f32
@@ -55,12 +55,14 @@ enum class Kind : uint32_t {
   convert_planes,      // ablation, no tables: in: planes, float32 scales and zeros [rows / 1024][32];  out: fp16 [rows] (layout_stages.hpp)
   matmul_hmx_scaled,   // as matmul_hmx_lut with scales in the tables (scaled_tables.hpp): weights are the matrix unit's first operand, so
                        // tiles of x are turned: of the second one, [batch / 32][columns / 32]
-  matmul_hmx_f16_rows,  // as matmul_hmx_f16, rows of fp16 in places: in: any multiple of 4, x, places [rows]; columns % 64 == 0
-  matmul_q8_0_rows,  // rows of q8_0 as a file has them, in places: in: any multiple of 4, x (Int8Block[batch][columns / 32]), places [rows]
-  matmul_q4_0_rows,
-  add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows], places [rows]; out: f32 [batch][columns], the
-             // sum over rows ascending of h times the row, one fused multiply-add each, without rows whose h is 0
-  matmul_hmx_q8,  // as matmul_hmx_f16: strips of q8_0
+  matmul_hmx_f16_rows,  // as matmul_hmx_f16, rows of fp16 in places; columns % 64 == 0
+  matmul_q8_0_rows,     // as matmul_q8_0, rows in places as a file has them
+  matmul_q4_0_rows,     // as matmul_q4_0, the same
+  add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows]; out: f32 [batch][columns], the sum over rows
+             // ascending of h times the row, one fused multiply-add each, without rows whose h is 0
+  matmul_hmx_q8,       // as matmul_hmx_f16: strips of q8_0
+  matmul_hmx_q8_rows,  // the same, rows in places as a file has them
+  matmul_hmx_rows,     // as matmul_hmx, the same
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one
@@ -86,7 +88,7 @@ inline constexpr uint32_t kMostTileRows = 4096, kMostTileColumns = 256;
 struct Operator {
   Kind kind;
   uint32_t rows, columns, batch;
-  uint32_t in[3], out;
+  uint32_t in[4], out;
   uint32_t out_bytes;
   uint32_t bits, zero, group;  // of bit-serial panels: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
@@ -96,7 +98,7 @@ struct Operator {
   StagePlan stages;  // of products on the matrix unit and by look-up, and of attention
   Spill spill;       // of products by look-up
 };
-static_assert(sizeof(Operator) == 104);
+static_assert(sizeof(Operator) == 108);
 
 // Threads of the worker, in the order in which they start. `control` takes requests, starts stages and does all other operators;
 // `engine` stands in for the DMA engine; `matrix` drives the matrix unit; HVX threads are a pool, as the SDK has one.
@@ -114,18 +116,10 @@ struct StageEvent {
 };
 static_assert(sizeof(StageEvent) == 8);
 
-// 32 activations as the int8 contract wants them (engine/ops/variants.hpp).
-struct Int8Block {
-  int8_t quants[32];
-  float scale;
-  int32_t sum;  // of quants
-};
-static_assert(sizeof(Int8Block) == 40);
-
-// The same for blocks of any size, beside their quants.
+// Of a block of activations in the int8 contract (engine/ops/variants.hpp), beside its quants.
 struct ActivationScale {
   float scale;
-  int32_t sum;
+  int32_t sum;  // of quants
 };
 
 // And for tables of int8: what rounds their entries, which a DSP without division would be slow to find, and what an entry is worth.

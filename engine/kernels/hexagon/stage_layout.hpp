@@ -1,15 +1,31 @@
 // What the layouts of a product on the matrix unit (panels.hpp) mean for its stages: the columns that lie together, their bytes as they are
 // stored and as tiles, and where a plan's buffers stand in TCM. For host and worker; no divisions, which a Hexagon has no instruction for.
 #pragma once
+#include "engine/base/block_plan.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro::hexagon {
 
+static_assert(kPieceVector == kVectorBytes && kPieceQuants == kTile * kVectorBytes);
+
 constexpr bool is_f16_product(Kind kind) { return kind == Kind::matmul_hmx_f16 || kind == Kind::matmul_hmx_f16_rows; }
-constexpr bool by_blocks(Kind kind) { return kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0; }  // in int8 (block_layout.hpp)
+// Of blocks, as a file has them, in places: HVX makes strips of them.
+constexpr bool of_block_rows(Kind kind) {
+  const bool in_fp16 = kind == Kind::matmul_hmx_q8_rows || kind == Kind::matmul_hmx_rows;
+  return in_fp16 || kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_q4_0_rows;
+}
+constexpr bool of_bytes(Kind kind) {  // of q8_0
+  const bool rows = kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_hmx_q8_rows;
+  return rows || kind == Kind::matmul_q8_0 || kind == Kind::matmul_hmx_q8;
+}
+constexpr bool by_blocks(Kind kind) {  // in int8 (block_layout.hpp)
+  const bool rows = kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_q4_0_rows;
+  return rows || kind == Kind::matmul_q8_0 || kind == Kind::matmul_q4_0;
+}
 constexpr bool is_strip_product(Kind kind) {
-  return kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || is_f16_product(kind) || by_blocks(kind);
+  const bool fp16 = kind == Kind::matmul_hmx || kind == Kind::matmul_hmx_q8 || is_f16_product(kind);
+  return fp16 || by_blocks(kind) || of_block_rows(kind);
 }
 constexpr bool is_panel_product(Kind kind) {
   return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
@@ -49,12 +65,26 @@ constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vector
 }
 constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, bytes, or fp16
   if (is_f16_product(op.kind)) return tile_pairs(depth) * kTile * kVectorBytes;
-  const bool bytes = op.kind == Kind::matmul_hmx_q8 || op.kind == Kind::matmul_q8_0;
-  return depth / kTile * (bytes ? kTileElements : kTileElements / 2);
+  return depth / kTile * (of_bytes(op.kind) ? kTileElements : kTileElements / 2);
 }
 constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
   return strip_scales(op, depth) * kVectorBytes + strip_values(op, depth);
 }
+
+// Rows in places become strips in pieces: the tiles, and the scales and quants of a piece. Bytes of a row's first `depth` columns.
+constexpr uint32_t weight_bits(const Operator& op) { return of_bytes(op.kind) ? 8 : 4; }
+constexpr uint32_t piece_tiles(const Operator& op) { return piece_blocks(weight_bits(op)); }
+constexpr uint32_t piece_scales(const Operator& op) { return piece_tiles(op) * kVectorBytes; }
+// That threads share; of other strips they are tiles, or pairs of them.
+constexpr uint32_t strip_pieces(const Operator& op, uint32_t depth) {
+  const uint32_t tiles = depth / kTile;
+  if (of_block_rows(op.kind)) return of_bytes(op.kind) ? (tiles + 3) / 4 : (tiles + 7) / 8;
+  return !by_blocks(op.kind) && (is_f16_product(op.kind) || tile_groups(op)) ? tile_pairs(depth) : tiles;
+}
+constexpr uint32_t row_bytes_to(const Operator& op, uint32_t depth) {
+  return depth / kBlockColumns * stored_block(weight_bits(op));
+}
+constexpr uint32_t row_pitch(const Operator& op, uint32_t depth) { return static_cast<uint32_t>(placed_pitch(row_bytes_to(op, depth))); }
 
 // A unit: the columns of a product that lie together, of which a group has several.
 constexpr uint32_t unit_columns(const Operator& op) { return is_strip_product(op.kind) ? kTile : kLutPanelRows; }
@@ -62,6 +92,7 @@ constexpr uint32_t units_of(const Operator& op, uint32_t columns) {
   return is_strip_product(op.kind) ? (columns + kTile - 1) / kTile : (columns + kLutPanelRows - 1) / kLutPanelRows;
 }
 constexpr uint32_t unit_weights(const Operator& op, uint32_t depth) {
+  if (of_block_rows(op.kind)) return kTile * row_pitch(op, depth);
   return is_strip_product(op.kind) ? strip_bytes(op, depth) : lut_bytes_to(op, depth);
 }
 constexpr uint32_t element_bytes(const Operator& op) {  // of a tile's element
@@ -85,7 +116,7 @@ constexpr uint64_t take_vectors(uint64_t& end, uint64_t bytes) {
 
 // Where a plan's buffers begin in TCM, and where they end.
 struct StageTcm {
-  uint64_t activations = 0, result = 0, in[2] = {}, ready[2] = {}, out[2] = {}, end = 0;
+  uint64_t activations = 0, result = 0, pieces = 0, in[2] = {}, ready[2] = {}, out[2] = {}, end = 0;
 };
 constexpr StageTcm place_stages(const Operator& op) {
   const StagePlan& plan = op.stages;
@@ -95,6 +126,7 @@ constexpr StageTcm place_stages(const Operator& op) {
   const uint32_t rows = plan.rows < op.batch ? plan.rows : op.batch;
   tcm.activations = take(activation_bytes(op, rows));
   if (plan.once != 0) tcm.result = take(uint64_t{rows} * op.rows * sizeof(float));
+  if (of_block_rows(op.kind)) tcm.pieces = take(pieces_room(weight_bits(op), plan.threads));
   for (uint32_t b = 0; b < groups_ahead(plan.buffers); ++b) {
     tcm.in[b] = take(units * unit_weights(op, plan.depth));
     tcm.ready[b] = take(units * unit_tiles(op, plan.depth));

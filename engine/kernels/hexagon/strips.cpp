@@ -51,13 +51,13 @@ void pack_q8_strips(const View& weights, Range rows, std::byte* out) {
   }
 }
 
-bool finite(const std::byte* scale) {
+}  // namespace
+
+bool is_finite_half(const std::byte* half) {
   std::uint16_t bits;
-  std::memcpy(&bits, scale, sizeof bits);
+  std::memcpy(&bits, half, sizeof bits);
   return (bits & 0x7c00u) != 0x7c00u;
 }
-
-}  // namespace
 
 bool finite_scales(const View& weights) {
   const std::size_t blocks = columns(weights) / block_elements(weights.format), step = block_bytes(weights.format);
@@ -65,7 +65,7 @@ bool finite_scales(const View& weights) {
   for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
     const std::byte* row = in[r];
     for (std::size_t b = 0; b < blocks; ++b) {
-      if (!finite(row + b * step)) return false;
+      if (!is_finite_half(row + b * step)) return false;
     }
   }
   return true;

@@ -86,6 +86,40 @@ TEST(StagePlan, that_is_priced_for_blocks_is_the_one_that_runs) {
   }
 }
 
+// Rows in places: pieces of strips stand in TCM beside the groups, which are bytes as the file has them.
+TEST(StagePlan, that_is_priced_for_rows_in_places_is_the_one_that_runs) {
+  NpuBench bench(phone());
+  const HexagonParameters parts = bench.parts();
+  for (const auto& [weights, in_int8, in_fp16] :
+       {std::tuple{kQ4, hexagon::Kind::matmul_q4_0_rows, hexagon::Kind::matmul_hmx_rows},
+        {kQ8, hexagon::Kind::matmul_q8_0_rows, hexagon::Kind::matmul_hmx_q8_rows}}) {
+    for (const Shape& s : kShapes) {
+      Kernel kernel;
+      kernel.matrix = true;
+      kernel.threads = 4;
+      kernel.packets_per_weight = 0.01;
+      kernel.packets_per_placed_weight = 0.05;
+      Work work = product(bench.model(), weights, s.rows, s.columns, s.depth);
+      const TilePlan dense = TilePlanner(parts).plan(work, kernel);
+      work.in_places = true;
+      const TilePlan rows = TilePlanner(parts).plan(work, kernel);
+      const Bytes stored = s.depth / 32 * weights.block;
+      const std::string what = fmt::format("{}, {} x {}", weights.format, s.columns, s.depth);
+      EXPECT_EQ(text(rows.stages), text(run(in_fp16, stored, s))) << what;
+      if (rows.stages == dense.stages) {
+        const double added = 0.04 * rows.pass.full.in / work.weight_bytes * s.columns * s.depth / kernel.threads / parts.clock;
+        EXPECT_NEAR(rows.pass.full.vector - dense.pass.full.vector, added, 1e-3 * added);
+      }
+      EXPECT_EQ(rows.pass.full.rows, rows.stages.columns);
+      kernel.bits = 8;
+      kernel.packets_per_sum = 0.2;
+      const TilePlan blocks = TilePlanner(parts).plan(work, kernel);
+      EXPECT_EQ(text(blocks.stages), text(run(in_int8, stored, s))) << what;
+      EXPECT_EQ(blocks.pass.full.rows, blocks.stages.columns);
+    }
+  }
+}
+
 // Groups are whole panels, so that prefill reads what decoding does.
 TEST(StagePlan, that_is_priced_cuts_panels_as_the_worker_does) {
   const Weights planes{"w2g64", 9};

@@ -8,25 +8,34 @@ namespace {
 
 HmxModel hmx;
 
-// Tiles [from, to) of a step, strip by strip: the weights' bytes become tiles, and scales are kept until the sums are there.
-void byte_tiles(const BlockWork& work, uint32_t buffer, uint32_t from, uint32_t to) {
+// Tiles of a strip: its bytes become tiles, and scales are kept until the sums are there.
+void byte_tiles(const Operator& op, const unsigned char* scales, const unsigned char* values, uint32_t tiles, unsigned char* out,
+                unsigned char* kept) {
+  hvx_copy(scales, tiles, kept);
+  if (of_bytes(op.kind)) {
+    hvx_copy(values, tiles * (kTileElements / kVectorBytes), out);
+  } else {
+    hvx_nibble_tiles(values, tiles, out);
+  }
+}
+
+// Pieces [from, to) of a step, strip by strip. made: the thread's room for a piece of rows in places.
+void make_byte_tiles(const BlockWork& work, uint32_t buffer, uint32_t from, uint32_t to, unsigned char* made) {
   const Operator& op = *work.pass.op;
-  const uint32_t depth = work.made.step.depth, blocks = blocks_of(depth);
-  const uint32_t of_tile = strip_values(op, kTile);
+  const uint32_t depth = work.made.step.depth, blocks = blocks_of(depth), pieces = strip_pieces(op, depth);
   const unsigned char* strip = work.at(work.place.in[buffer]);
   unsigned char *tiles = work.at(work.place.ready[buffer]), *kept = work.at(work.place.kept[work.made.kept]);
-  for (uint32_t first = 0; first < to; first += blocks) {
-    const uint32_t begin = from > first ? from - first : 0, end = to - first < blocks ? to - first : blocks;
-    if (begin < end) {
-      const unsigned char* values = strip + blocks * kVectorBytes + begin * of_tile;
-      hvx_copy(strip + begin * kVectorBytes, end - begin, kept + begin * kVectorBytes);
-      if (op.kind == Kind::matmul_q8_0) {
-        hvx_copy(values, (end - begin) * (kTileElements / kVectorBytes), tiles + begin * kTileElements);
-      } else {
-        hvx_nibble_tiles(values, end - begin, tiles + begin * kTileElements);
-      }
+  for (uint32_t first = 0; first < to; first += pieces) {
+    const uint32_t begin = from > first ? from - first : 0, end = to - first < pieces ? to - first : pieces;
+    for (uint32_t piece = begin; piece < end && of_block_rows(op.kind); ++piece) {
+      const uint32_t tile = piece * piece_tiles(op), count = make_piece(op, depth, strip, piece, made);
+      byte_tiles(op, made, made + piece_scales(op), count, tiles + tile * kTileElements, kept + tile * kVectorBytes);
     }
-    strip += strip_bytes(op, depth);
+    if (begin < end && !of_block_rows(op.kind)) {
+      byte_tiles(op, strip + begin * kVectorBytes, strip + blocks * kVectorBytes + begin * strip_values(op, kTile), end - begin,
+                 tiles + begin * kTileElements, kept + begin * kVectorBytes);
+    }
+    strip += unit_weights(op, depth);
     tiles += blocks * kTileElements;
     kept += blocks * kVectorBytes;
   }
@@ -72,7 +81,9 @@ void block_vectors(const BlockWork& work, uint32_t buffer, uint32_t thread, uint
   const Operator& op = *work.pass.op;
   const Step &made = work.made.step, &summed = work.summed.step;
   share(units_of(op, summed.columns) * work.pass.rows, [&](uint32_t from, uint32_t to) { scale_sums(work, buffer, from, to); });
-  share(units_of(op, made.columns) * blocks_of(made.depth), [&](uint32_t from, uint32_t to) { byte_tiles(work, buffer, from, to); });
+  unsigned char* piece = work.at(work.place.pieces + thread * piece_bytes(weight_bits(op)));
+  share(units_of(op, made.columns) * strip_pieces(op, made.depth),
+        [&](uint32_t from, uint32_t to) { make_byte_tiles(work, buffer, from, to, piece); });
 }
 
 void block_products(const BlockWork& work, const Step& step, uint32_t buffer, volatile uint32_t& progress) {

@@ -27,11 +27,6 @@ void qf_convert_q4(const HVX_Vector* in, const HVX_Vector* scales, const HVX_Vec
   convert_q4<Isa>(in, scales, indices, vectors, out);
 }
 
-// Of dots that are in TCM: 32 rows and two blocks per trip.
-void qf_accumulate(const HVX_Vector* dots, const HVX_Vector* scales, const int32_t* x_scales, uint32_t pairs, HVX_Vector* y) {
-  *y = accumulate<Isa>(dots, scales, x_scales, pairs);
-}
-
 // Of sums of blocks: four rows of 32 columns, a block per trip; and one row.
 void qf_scale_sums(const HVX_Vector* sums, uint32_t pitch, const HVX_Vector* scales, const int32_t* x_scales, uint32_t x_pitch,
                    uint32_t blocks, HVX_Vector* y, uint32_t y_pitch) {

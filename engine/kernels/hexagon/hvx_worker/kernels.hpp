@@ -6,22 +6,17 @@
 
 namespace vitro::hexagon {
 
-// dots[m][b][row] = sum over the block of w * x, for `batch` <= kBatchTogether activation rows x[m] of `blocks` blocks each.
-inline constexpr uint32_t kBatchTogether = 4;
-extern "C" void hvx_dots_q8_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
-                              int32_t* dots);
-extern "C" void hvx_dots_q4_0(const unsigned char* panel, const Int8Block* x, uint32_t x_stride, uint32_t batch, uint32_t blocks,
-                              int32_t* dots);
-// A panel of 32 rows that stand in TCM as a file has them, `pitch` bytes apart: `block` bytes each block, its scale and then quants. Blocks
-// are even in number. Nothing is read beyond `room` bytes of `rows`.
-extern "C" void hvx_gather_panel(const unsigned char* rows, uint32_t pitch, uint32_t blocks, uint32_t block, uint32_t room,
-                                 unsigned char* scales, unsigned char* quants);
+// A piece of a strip (panels.hpp) from 32 rows that stand in TCM as a file has them, `pitch` bytes apart, whole vectors: of four blocks of
+// q8_0, or eight of q4_0. `rows` is the first block of the first row. Where rows have less, bytes behind them are read, and the piece's
+// other tiles mean nothing.
+extern "C" void hvx_q8_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values);
+extern "C" void hvx_q4_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values);
 // y[c] = fma(h, w[c], y[c]) with a row w of f16, q8_0 or q4_0 (bits: 16, 8, 4) as a file has it.
 extern "C" void float_add_row(const unsigned char* row, uint32_t bits, uint32_t columns, float h, float* y);
 // y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc), from y[row] on if there were `more` blocks before, else from 0.
-// `rows` <= panel_rows are stored; d_x of block b is x_scales[b * stride], d_w of a row scales[b * step + row].
-extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const float* x_scales, uint32_t stride,
-                                 uint32_t blocks, uint32_t panel_rows, uint32_t rows, bool more, float* y);
+// `rows` <= kLutPanelRows are stored; d_w of a row is scales[b * step + row].
+extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const ActivationScale* x, uint32_t blocks,
+                                 uint32_t rows, bool more, float* y);
 
 // Nibbles of q4_0 in a strip (panels.hpp) to tiles of bytes, in the order of those of q8_0.
 extern "C" void hvx_nibble_tiles(const unsigned char* nibbles, uint32_t tiles, unsigned char* out);

@@ -128,8 +128,7 @@ void look_up_tiles(const LookUpWork& work, const Step& step, const unsigned char
         continue;
       }
       (wide ? hvx_lut_finalize_wide : hvx_lut_finalize)(sums, zeros, op.zeros, x, factor, blocks, dots);
-      float_accumulate(dots, scales, scale_step(op), &x->scale, sizeof(ActivationScale) / sizeof(float), blocks, kLutPanelRows, rows,
-                       !step.first, waiting + row);
+      float_accumulate(dots, scales, scale_step(op), x, blocks, rows, !step.first, waiting + row);
     }
     float* const mine = waiting + begin * kLutPanelRows;
     const uint32_t bytes = (last_row - begin * kLutPanelRows) * static_cast<uint32_t>(sizeof(float));

@@ -1,5 +1,6 @@
 // Bit-serial matrix-vector product by table look-up (T-MAN 4.3; the tables are T-MAC's). Four consecutive activations make a
 // table of their 16 signed sums; a nibble of weights, one bit of each of four columns, is the index. Look-ups run over rows.
+#include "engine/kernels/hexagon/half.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/signs.hpp"
@@ -112,6 +113,18 @@ extern "C" {
   if (form == Zeros::same) return finalize<Zeros::same>(weighted, zeros, x, factor, blocks, dots);
   if (form == Zeros::of_blocks) return finalize<Zeros::of_blocks>(weighted, zeros, x, factor, blocks, dots);
   return finalize<Zeros::signs>(weighted, zeros, x, factor, blocks, dots);
+}
+
+[[gnu::noinline]] void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const ActivationScale* x,
+                                        uint32_t blocks, uint32_t rows, bool more, float* y) {
+  for (uint32_t row = 0; row < rows; ++row) {
+    float acc = more ? y[row] : 0;
+    for (uint32_t b = 0; b < blocks; ++b) {
+      const float weight = half_value(scales[b * step + row]);
+      acc = __builtin_fmaf(static_cast<float>(dots[b * kLutPanelRows + row]), weight * x[b].scale, acc);
+    }
+    y[row] = acc;
+  }
 }
 
 }  // extern "C"

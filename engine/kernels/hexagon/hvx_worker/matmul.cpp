@@ -1,7 +1,6 @@
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
 
 #include "engine/kernels/hexagon/block_layout.hpp"
-#include "engine/kernels/hexagon/hvx_worker/dma.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
 #include "engine/kernels/hexagon/look_up_layout.hpp"
@@ -9,14 +8,7 @@
 namespace vitro::hexagon {
 namespace {
 
-constexpr uint32_t kMostBlocks = 1024;  // of a row, so that the integer results of a panel fit into scratch
-
-constexpr uint32_t kQ8Bytes = 34, kQ4Bytes = 18;  // of a block in a file: its scale, then quants
-
-// On a phone these are in TCM.
-alignas(kVectorBytes) int32_t dots[kBatchTogether * kMostBlocks * kPanelRows];
-
-constexpr uint32_t round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
+constexpr uint32_t kMostColumns = 32768, kMostBatch = 4096;
 
 bool valid_tile(const Operator& op) {
   const uint32_t rows = op.tile.rows, columns = op.tile.columns;
@@ -24,45 +16,9 @@ bool valid_tile(const Operator& op) {
   return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
 }
 
-// Rows of q8_0 or q4_0 from wherever they lie to TCM, and there to the panel that they make. Returns the panel; rows behind `rows` are
-// whatever TCM held.
-const unsigned char* gather_panel(const Operator& op, const Regions& r, uint32_t first, uint32_t rows, uint32_t scales_bytes) {
-  const uint32_t bytes = placed_row_bytes(op), blocks = op.columns / kBlockColumns, room = round_up(kPanelRows * bytes, kVectorBytes);
-  const auto* places = reinterpret_cast<const uint32_t*>(r.inbound + op.in[2]) + first;
-  unsigned char *stored = idle_tcm(), *panel = stored + room;
-  for (uint32_t i = 0; i < rows; ++i) {
-    const Transfer row = run_of(r.inbound + op.in[0] + places[i] * kPlaceBytes, stored + i * bytes, bytes);
-    dma_copy(&row);
-  }
-  const bool q8 = op.kind == Kind::matmul_q8_0_rows;
-  hvx_gather_panel(stored, bytes, blocks, q8 ? kQ8Bytes : kQ4Bytes, room, panel, panel + scales_bytes);
-  return panel;
-}
-
-void multiply_rows(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const bool q8 = op.kind == Kind::matmul_q8_0_rows;
-  const uint32_t blocks = op.columns / kBlockColumns, scales_bytes = round_up(blocks * kPanelRows * 2, kVectorBytes);
-  const auto* x = reinterpret_cast<const Int8Block*>(r.inbound + op.in[1]);
-  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
-  for (uint32_t first = 0; first < op.rows; first += kPanelRows) {
-    const uint32_t rows = op.rows - first < kPanelRows ? op.rows - first : kPanelRows;
-    const unsigned char* panel = gather_panel(op, r, first, rows, scales_bytes);
-    const auto* scales = reinterpret_cast<const uint16_t*>(panel);
-    for (uint32_t m = 0; m < op.batch; m += kBatchTogether) {
-      const uint32_t batch = op.batch - m < kBatchTogether ? op.batch - m : kBatchTogether;
-      (q8 ? hvx_dots_q8_0 : hvx_dots_q4_0)(panel + scales_bytes, x + m * blocks, blocks, batch, blocks, dots);
-      for (uint32_t i = 0; i < batch; ++i) {
-        float_accumulate(dots + i * blocks * kPanelRows, scales, kPanelRows, &x[(m + i) * blocks].scale, sizeof(Int8Block) / sizeof(float),
-                         blocks, kPanelRows, rows, false, y + (m + i) * op.rows + first);
-      }
-    }
-    advance(progress);
-  }
-}
-
 // A row passes all sums of the batch before the next one.
 void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const auto* places = reinterpret_cast<const uint32_t*>(r.inbound + op.in[2]);
+  const auto* places = reinterpret_cast<const uint32_t*>(r.inbound + op.in[3]);
   const auto* h = reinterpret_cast<const float*>(r.inbound + op.in[1]);
   auto* y = reinterpret_cast<float*>(r.outbound + op.out);
   for (uint32_t i = 0; i < op.batch * op.columns; ++i) y[i] = 0;
@@ -78,20 +34,19 @@ void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress)
 }  // namespace
 
 bool is_product(Kind kind) {
-  return kind == Kind::matmul_q8_0_rows || kind == Kind::matmul_q4_0_rows || kind == Kind::add_rows || is_staged(kind);
+  return kind == Kind::add_rows || is_staged(kind);
 }
 
 uint32_t placed_row_bytes(const Operator& op) {
   const bool adds = op.kind == Kind::add_rows;
   if (op.kind == Kind::matmul_hmx_f16_rows || (adds && op.bits == 16)) return op.columns * 2;
-  if (op.kind == Kind::matmul_q8_0_rows || (adds && op.bits == 8)) return op.columns / kBlockColumns * kQ8Bytes;
-  if (op.kind == Kind::matmul_q4_0_rows || (adds && op.bits == 4)) return op.columns / kBlockColumns * kQ4Bytes;
+  if (adds || of_block_rows(op.kind)) return op.columns / kBlockColumns * stored_block(adds ? op.bits : weight_bits(op));
   return 0;
 }
 
-bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
-  const uint64_t rows = op.rows, columns = op.columns, blocks = columns / kBlockColumns;
-  if (columns == 0 || columns % kBlockColumns != 0 || blocks > kMostBlocks || op.batch == 0 || op.batch > 4096) return false;
+bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
+  const uint64_t rows = op.rows, columns = op.columns;
+  if (columns == 0 || columns % kBlockColumns != 0 || columns > kMostColumns || op.batch == 0 || op.batch > kMostBatch) return false;
   out = op.batch * rows * sizeof(float);
   const uint64_t tiles = (op.batch + kTile - 1) / kTile * uint64_t{kTile} * columns * 2;  // of activations
   switch (op.kind) {
@@ -115,18 +70,19 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
     }
     case Kind::add_rows:
       in[1] = op.batch * rows * sizeof(float);
-      in[2] = rows * sizeof(uint32_t);
+      in[3] = rows * sizeof(uint32_t);
       out = op.batch * columns * sizeof(float);
       return op.bits == 16 || op.bits == 8 || op.bits == 4;
-    case Kind::matmul_q8_0_rows:
-    case Kind::matmul_q4_0_rows:
-      in[1] = op.batch * blocks * sizeof(Int8Block);
-      in[2] = rows * sizeof(uint32_t);
-      return placed_row_bytes(op) % 4 == 0;
     case Kind::matmul_hmx_f16_rows:
       in[1] = tiles;
-      in[2] = rows * sizeof(uint32_t);
+      in[3] = rows * sizeof(uint32_t);
       return (columns & (2 * kTile - 1)) == 0 && valid_stages(op);
+    case Kind::matmul_hmx_rows:
+    case Kind::matmul_hmx_q8_rows:
+      in[1] = tiles;
+      in[2] = op.kind == Kind::matmul_hmx_rows ? kVectorBytes : 0;
+      in[3] = rows * sizeof(uint32_t);
+      return op.scales == Scales::of_blocks && placed_row_bytes(op) % 4 == 0 && valid_stages(op);
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_q8:
     case Kind::matmul_hmx_f16:
@@ -136,8 +92,12 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
       in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;
       return valid_stages(op);
     default:  // by_blocks()
-      if (op.scales != Scales::of_blocks) return false;
-      in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
+      if (op.scales != Scales::of_blocks || placed_row_bytes(op) % 4 != 0) return false;
+      if (of_block_rows(op.kind)) {
+        in[3] = rows * sizeof(uint32_t);
+      } else {
+        in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
+      }
       in[1] = tiles / 2;
       in[2] = block_scale_bytes(op, op.batch);
       return valid_blocks(op);
@@ -146,8 +106,7 @@ bool product_sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
 
 void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
   if (is_staged(op.kind)) return run_staged(op, index, regions, progress);
-  if (op.kind == Kind::add_rows) return add_rows(op, regions, progress);
-  multiply_rows(op, regions, progress);
+  add_rows(op, regions, progress);
 }
 
 }  // namespace vitro::hexagon

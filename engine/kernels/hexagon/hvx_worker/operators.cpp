@@ -16,7 +16,7 @@ constexpr uint32_t kMostScattered = 4096;  // columns
 constexpr uint32_t vectors_of(uint32_t nibbles) { return nibbles / kSuperGroup; }
 
 // Bytes of the inputs, and of the result. False for operators that do not exist, or have impossible shapes.
-bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
+bool sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
   const uint64_t rows = op.rows, columns = op.columns;
   if (rows == 0 || rows > 1u << 26) return false;
   if (is_product(op.kind)) return product_sizes(op, in, out);
@@ -87,7 +87,7 @@ bool sizes(const Operator& op, uint64_t (&in)[3], uint64_t& out) {
 bool check_and_invalidate_rows(const Operator& op, const Regions& regions) {
   const uint32_t bytes = placed_row_bytes(op);
   if (bytes == 0) return true;
-  const auto* places = reinterpret_cast<const uint32_t*>(regions.inbound + op.in[2]);
+  const auto* places = reinterpret_cast<const uint32_t*>(regions.inbound + op.in[3]);
   invalidate_cache(places, op.rows * sizeof(uint32_t));
   bool fit = op.in[0] >= kArenaStart && op.in[0] % 4 == 0;
   for (uint32_t row = 0; row < op.rows && fit; ++row) {
@@ -101,10 +101,10 @@ bool check_and_invalidate_rows(const Operator& op, const Regions& regions) {
 }  // namespace
 
 bool inside(const Operator& op, const Regions& regions) {
-  uint64_t in[3] = {}, out = 0;
+  uint64_t in[4] = {}, out = 0;
   if (!sizes(op, in, out) || op.out_bytes != out || op.out < kResultsStart) return false;
   bool fits = op.out % kVectorBytes == 0 && op.out + out <= regions.outbound_bytes;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const bool used = in[i] > 0;
     fits = fits && (!used || (op.in[i] >= kArenaStart && op.in[i] % kVectorBytes == 0 && op.in[i] + in[i] <= regions.inbound_bytes));
   }
@@ -117,11 +117,11 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
   const auto halves = [](const unsigned char* p) { return reinterpret_cast<const uint16_t*>(p); };
   auto* out_halves = reinterpret_cast<uint16_t*>(out);
   const uint32_t vectors = vectors_of(op.rows);
-  uint64_t in_bytes[3] = {}, out_bytes = 0;
+  uint64_t in_bytes[4] = {}, out_bytes = 0;
   sizes(op, in_bytes, out_bytes);
   // The weights of a product are written once, before the first request that names them; check_and_invalidate_rows() cares for rows in
   // places.
-  for (int i = is_product(op.kind) ? 1 : 0; i < 3; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
+  for (int i = is_product(op.kind) ? 1 : 0; i < 4; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
   if (is_product(op.kind)) return run_product(op, index, r, progress);
   switch (op.kind) {
     case Kind::attention:

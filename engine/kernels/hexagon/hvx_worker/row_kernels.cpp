@@ -1,46 +1,109 @@
 // Rows of weights that lie in places of their own, as a file has them.
 #include "engine/kernels/hexagon/half.hpp"
-#include "engine/kernels/hexagon/hvx_worker/hvx.hpp"
+#include "engine/kernels/hexagon/hvx_worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+#include "engine/kernels/hexagon/hvx_worker/transpose.hpp"
+#include "engine/kernels/hexagon/stage_layout.hpp"
 
 namespace vitro::hexagon {
 namespace {
 
-constexpr uint32_t kLanes = kVectorBytes / 4;
+// A piece of a row is a vector of quants, kBlocks blocks of them, each with a scale in front.
+template <uint32_t kQuants>
+struct Piece {
+  static constexpr uint32_t kBlocks = kVectorBytes / kQuants, kBlock = 2 + kQuants;
+  static constexpr uint32_t kLast = kVectorBytes - kQuants;  // where the last block's quants stand, of a vector that begins 2 kBlocks later
 
-// Offsets of a gather of halfwords: those of even ones, and of odd ones.
-struct Offsets {
-  union alignas(kVectorBytes) {
-    uint32_t word[2][kLanes];
-    HVX_Vector vector[2];
-  };
-  HVX_VectorPair pair() const { return Q6_W_vcombine_VV(vector[1], vector[0]); }
+  // Of vrdelta, which moves bytes by 1, 2, .. 64 where the control has that bit: the quants of a piece's other blocks close up. Bytes that
+  // keep their order and come no further apart never meet.
+  alignas(kVectorBytes) unsigned char closing[kVectorBytes] = {};
+  constexpr Piece() {
+    for (uint32_t to = 0; to < kLast; ++to) {
+      uint32_t at = to + 2 * (to / kQuants + 1);
+      for (uint32_t bit = 1; bit < kVectorBytes; bit <<= 1) {
+        if (((to ^ at) & bit) == 0) continue;
+        at ^= bit;
+        closing[at] |= bit;
+      }
+    }
+  }
 };
+constexpr Piece<32> kQ8Piece;
+constexpr Piece<16> kQ4Piece;
 
-void gather(HVX_Vector* out, const unsigned char* from, uint32_t room, HVX_VectorPair offsets) {
-  Q6_vgather_ARMWw(out, reinterpret_cast<uintptr_t>(from), room - 1, offsets);
+struct Lanes {
+  alignas(kVectorBytes) uint32_t word[kVectorBytes / 4];
+  constexpr Lanes() : word() {
+    for (uint32_t i = 0; i < kVectorBytes / 4; ++i) word[i] = i;
+  }
+};
+constexpr Lanes kLanes;
+
+// Bytes 1 and 2 of each word change places.
+[[gnu::always_inline]] inline void order_bytes(HVX_Vector& a, HVX_Vector& b) {
+  const HVX_VectorPair bytes = Q6_Wb_vshuffoe_VbVb(b, a);
+  const HVX_VectorPair halves = Q6_Wh_vshuffoe_VhVh(Q6_V_hi_W(bytes), Q6_V_lo_W(bytes));
+  const HVX_VectorPair both = Q6_Wb_vshuffoe_VbVb(Q6_V_hi_W(halves), Q6_V_lo_W(halves));
+  a = Q6_V_lo_W(both);
+  b = Q6_V_hi_W(both);
+}
+
+// The low nibbles of both, and the high ones: those of b in the high halves.
+[[gnu::always_inline]] inline void regroup_nibbles(HVX_Vector& a, HVX_Vector& b) {
+  const HVX_Vector other = Q6_V_vand_VV(Q6_V_vxor_VV(shifted_nibbles(a), b), splat(0x0f0f0f0f));
+  a = Q6_V_vxor_VV(a, Q6_Vh_vasl_VhR(other, 4));
+  b = Q6_V_vxor_VV(b, other);
+}
+
+// Every row's scale of a block, twice.
+template <class Form>
+[[gnu::always_inline]] inline void gather_scales(const unsigned char* rows, uint32_t pitch, HVX_Vector* scales) {
+  const HVX_Vector offsets = Q6_Vw_vmpyie_VwVuh(*vectors_at(kLanes.word), splat_half(static_cast<int32_t>(pitch)));
+  const uint32_t reach = kTile * pitch;
+  for (uint32_t b = 0; b < Form::kBlocks; ++b) {
+    Q6_vgather_ARMWw(scales + b, reinterpret_cast<uintptr_t>(rows + b * Form::kBlock), reach - 1, Q6_W_vcombine_VV(offsets, offsets));
+  }
+}
+
+// Rows begin with a vector, so the piece begins at the same byte of one in all of them, and ends in the next one.
+template <class Form>
+[[gnu::always_inline]] inline void transpose_piece(const Form& form, const unsigned char* rows, uint32_t pitch, HVX_Vector* out) {
+  const uint32_t begin = reinterpret_cast<uintptr_t>(rows) % kVectorBytes, later = begin + 2 * Form::kBlocks;
+  const HVX_Vector control = *vectors_at(form.closing);
+  const HVX_VectorPred before_last = Q6_Q_vsetq_R(Form::kLast), before_later = Q6_Q_vsetq2_R(later);
+  const auto rows_of = [=](uint32_t half) {
+    return [=, row = rows - begin + half * kHalfOfRows * pitch](uint32_t) mutable {
+      const HVX_Vector first = vectors_at(row)[0], second = vectors_at(row)[1];
+      row += pitch;
+      const HVX_Vector most = Q6_V_vrdelta_VV(Q6_V_valign_VVR(second, first, begin), control);
+      return Q6_V_vmux_QVV(before_last, most, Q6_V_vror_VR(Q6_V_vmux_QVV(before_later, second, first), later));
+    };
+  };
+  transpose(rows_of, order_bytes, out);
 }
 
 }  // namespace
 
 extern "C" {
 
-// Four bytes of each of 32 rows are a vector: two halfwords of a row side by side, since blocks begin at odd ones. Scales of two blocks are
-// one, row by row.
-[[gnu::noinline]] void hvx_gather_panel(const unsigned char* rows, uint32_t pitch, uint32_t blocks, uint32_t block, uint32_t room,
-                                        unsigned char* scales, unsigned char* quants) {
-  Offsets of_quants, of_scales;
-  for (uint32_t i = 0; i < kLanes; ++i) {
-    for (uint32_t odd = 0; odd < 2; ++odd) {
-      of_quants.word[odd][i] = i * pitch + 2 * odd;
-      of_scales.word[odd][i] = (2 * i % kPanelRows + odd) * pitch + (i < kLanes / 2 ? 0 : block);
-    }
-  }
-  const HVX_VectorPair in_quants = of_quants.pair(), in_scales = of_scales.pair();
-  HVX_Vector *out = vectors_at(quants), *of_blocks = vectors_at(scales);
-  for (uint32_t b = 0; b < blocks; ++b, rows += block, room -= block) {
-    if (b % 2 == 0) gather(of_blocks++, rows, room, in_scales);
-    for (uint32_t byte = 2; byte < block; byte += 4) gather(out++, rows + byte, room - byte, in_quants);
+[[gnu::noinline]] void hvx_q8_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values) {
+  gather_scales<Piece<32>>(rows, pitch, vectors_at(scales));
+  transpose_piece(kQ8Piece, rows, pitch, vectors_at(values));
+}
+
+// A block's vector g has columns 4 g of the low nibbles, and 4 g + 16 of the high ones; a strip's has columns 8 g and 8 g + 4.
+[[gnu::noinline]] void hvx_q4_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values) {
+  gather_scales<Piece<16>>(rows, pitch, vectors_at(scales));
+  HVX_Vector* v = vectors_at(values);
+  transpose_piece(kQ4Piece, rows, pitch, v);
+  for (uint32_t i = 0; i < kTile; i += 4) {
+    HVX_Vector a = v[i], b = v[i + 1], c = v[i + 2], d = v[i + 3];
+    regroup_nibbles(a, b);
+    regroup_nibbles(c, d);
+    v[i] = a;
+    v[i + 1] = c;
+    v[i + 2] = b;
+    v[i + 3] = d;
   }
 }
 

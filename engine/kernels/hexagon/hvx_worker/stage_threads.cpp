@@ -81,7 +81,8 @@ extern "C" void vector_thread(void* argument) {
     } else {
       const uint32_t pieces = pieces_of(now.pass, now.vector);
       const uint32_t from = first_piece(index, threads, pieces), to = first_piece(index + 1, threads, pieces);
-      if (from < to) make_tiles(now.pass, now.vector, tcm_at(now.place.in[buffer]), from, to, tcm_at(now.place.ready[buffer]));
+      unsigned char* made = tcm_at(now.place.pieces + index * piece_bytes(weight_bits(*now.pass.op)));
+      if (from < to) make_tiles(now.pass, now.vector, tcm_at(now.place.in[buffer]), from, to, made, tcm_at(now.place.ready[buffer]));
     }
     log(StageMark::end, stage, seat.thread, step);
     if (raise(ends.vectors_left, static_cast<uint32_t>(-1)) == 1) finish(tables ? ends.made : ends.finished[kVector]);

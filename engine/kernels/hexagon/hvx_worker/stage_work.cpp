@@ -21,9 +21,25 @@ uint32_t layout_tiles(const Operator& op, const Step& step) {
   return count;
 }
 
+const uint32_t* places_of(const StagePass& pass, const Step& step) {
+  return reinterpret_cast<const uint32_t*>(pass.operand(3)) + step.column;
+}
+
+// Rows of blocks wherever they lie, one behind the other. Those that are as far apart as two of them are a 2D block.
+void gather_rows(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
+  const uint32_t* places = places_of(pass, step);
+  const uint32_t bytes = row_bytes_to(*pass.op, step.depth), pitch = row_pitch(*pass.op, step.depth);
+  for (uint32_t row = 0, rows; row < step.columns; row += rows) {
+    rows = series(places + row, step.columns - row);
+    const uint32_t apart = rows > 1 ? (places[row + 1] - places[row]) * kPlaceBytes : 0;
+    const unsigned char* from = pass.operand(0) + places[row] * kPlaceBytes + row_bytes_to(*pass.op, step.begin);
+    chain.add({from, to + row * pitch, bytes, rows, apart, pitch});
+  }
+}
+
 // Rows of fp16 wherever they lie become strips: 64 columns of each after the other.
 void gather_strips(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
-  const auto* places = reinterpret_cast<const uint32_t*>(pass.operand(2)) + step.column;
+  const uint32_t* places = places_of(pass, step);
   const uint32_t pairs = tile_pairs(step.depth), strip = strip_bytes(*pass.op, step.depth);
   for (uint32_t row = 0; row < step.columns; ++row) {
     const unsigned char* from = pass.operand(0) + places[row] * kPlaceBytes + step.begin * 2;
@@ -35,6 +51,7 @@ void gather_strips(const StagePass& pass, const Step& step, unsigned char* to, C
 void load_strips(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
   const Operator& op = *pass.op;
   if (op.kind == Kind::matmul_hmx_f16_rows) return gather_strips(pass, step, to, chain);
+  if (of_block_rows(op.kind)) return gather_rows(pass, step, to, chain);
   const uint32_t strips = units_of(op, step.columns), pitch = strip_bytes(op, op.columns), placed = strip_bytes(op, step.depth);
   const unsigned char* from = pass.operand(0) + step.column / kTile * pitch;
   if (step.depth == op.columns) return chain.add(run_of(from, to, strips * pitch));
@@ -73,27 +90,33 @@ void load_panel(const StagePass& pass, const Step& step, uint32_t first, unsigne
   chain.add(run_of(weights + rest.begin + p * rest.size.bytes(), to, rest.size.bytes()));
 }
 
-void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* strip, uint32_t piece, uint32_t end, unsigned char* tiles) {
+// Tiles of a strip's blocks.
+void widen(const StagePass& pass, const unsigned char* scales, const unsigned char* values, uint32_t tiles, uint16_t* out) {
+  if (of_bytes(pass.op->kind)) return float_dequantise_bytes(values, halves_at(scales), tiles, out);
+  hvx_values(values, halves_at(pass.operand(2)), tiles * (kTileElements / 2 / kVectorBytes), out);
+  float_scale(out, halves_at(scales), kTilePairs, tiles * kTilePairs);
+}
+
+void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* strip, uint32_t piece, uint32_t end, unsigned char* made,
+                 unsigned char* tiles) {
   const Operator& op = *pass.op;
-  const unsigned char* values = strip + strip_scales(op, step.depth) * kVectorBytes;
-  const uint16_t* table = halves_at(pass.operand(2));
   if (is_f16_product(op.kind)) {
     return hvx_f16_tiles(strip + piece * kTile * kVectorBytes, end - piece, halves_at(tiles) + piece * 2 * kTileElements);
   }
-  const uint16_t* of_tile = halves_at(strip + piece * kVectorBytes);
-  if (op.kind == Kind::matmul_hmx_q8) {
-    return float_dequantise_bytes(values + piece * kTileElements, of_tile, end - piece, halves_at(tiles) + piece * kTileElements);
+  if (of_block_rows(op.kind)) {
+    for (; piece < end; ++piece) {
+      const uint32_t first = piece * piece_tiles(op);
+      widen(pass, made, made + piece_scales(op), make_piece(op, step.depth, strip, piece, made), halves_at(tiles) + first * kTileElements);
+    }
+    return;
   }
-  const uint32_t together = tile_groups(op) ? 2 : 1, vectors = together * (kTileElements / 2 / kVectorBytes);  // of nibbles, in a piece
-  const uint16_t* scales = of_tile;
-  uint16_t* out = halves_at(tiles) + piece * together * kTileElements;
-  values += piece * vectors * kVectorBytes;
-  if (tile_groups(op)) return float_dequantise_tiles(values, scales, table, (end - piece) * vectors, out);
-  hvx_values(values, table, (end - piece) * vectors, out);
-  float_scale(out, scales, kTilePairs, (end - piece) * kTilePairs);
-}
-uint32_t strip_pieces(const Operator& op, const Step& step) {
-  return is_f16_product(op.kind) || tile_groups(op) ? tile_pairs(step.depth) : step.depth / kTile;
+  const unsigned char *scales = strip + piece * kVectorBytes, *values = strip + strip_scales(op, step.depth) * kVectorBytes;
+  if (!tile_groups(op)) {
+    return widen(pass, scales, values + piece * strip_values(op, kTile), end - piece, halves_at(tiles) + piece * kTileElements);
+  }
+  constexpr uint32_t kVectors = kTileElements / kVectorBytes;  // of nibbles, of a pair of tiles
+  float_dequantise_tiles(values + piece * kVectors * kVectorBytes, halves_at(scales), halves_at(pass.operand(2)), (end - piece) * kVectors,
+                         halves_at(tiles) + piece * 2 * kTileElements);
 }
 
 // Tile `index` of the layout within the step's depth, of a panel as load_panel() placed it.
@@ -169,19 +192,27 @@ void load_weights(const StagePass& pass, const Step& step, unsigned char* to, Ch
   }
 }
 
+uint32_t make_piece(const Operator& op, uint32_t depth, const unsigned char* rows, uint32_t piece, unsigned char* made) {
+  const uint32_t first = piece * piece_tiles(op), left = depth / kTile - first;
+  const auto make = of_bytes(op.kind) ? hvx_q8_rows : hvx_q4_rows;
+  make(rows + row_bytes_to(op, first * kTile), row_pitch(op, depth), made, made + piece_scales(op));
+  return left < piece_tiles(op) ? left : piece_tiles(op);
+}
+
 uint32_t pieces_of(const StagePass& pass, const Step& step) {
   const Operator& op = *pass.op;
-  return units_of(op, step.columns) * (is_strip_product(op.kind) ? strip_pieces(op, step) : layout_tiles(op, step));
+  return units_of(op, step.columns) * (is_strip_product(op.kind) ? strip_pieces(op, step.depth) : layout_tiles(op, step));
 }
 
 // Pieces go through the units one after the other: what of [piece, end) falls into each.
-void make_tiles(const StagePass& pass, const Step& step, const unsigned char* weights, uint32_t piece, uint32_t end, unsigned char* tiles) {
+void make_tiles(const StagePass& pass, const Step& step, const unsigned char* weights, uint32_t piece, uint32_t end, unsigned char* made,
+                unsigned char* tiles) {
   const Operator& op = *pass.op;
   const bool strips = is_strip_product(op.kind);
-  const uint32_t of_unit = strips ? strip_pieces(op, step) : layout_tiles(op, step);
+  const uint32_t of_unit = strips ? strip_pieces(op, step.depth) : layout_tiles(op, step);
   for (uint32_t first = 0; first < end; first += of_unit) {
     const uint32_t from = piece > first ? piece - first : 0, to = end - first < of_unit ? end - first : of_unit;
-    if (strips && from < to) strip_tiles(pass, step, weights, from, to, tiles);
+    if (strips && from < to) strip_tiles(pass, step, weights, from, to, made, tiles);
     for (uint32_t i = from; !strips && i < to; ++i) panel_tile(pass, step, weights, i, tiles);
     weights += unit_weights(op, step.depth);
     tiles += unit_tiles(op, step.depth);

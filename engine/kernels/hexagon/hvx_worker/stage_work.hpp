@@ -41,9 +41,13 @@ class Chain {
 
 // The weights of a step to `to`.
 void load_weights(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain);
-// Parts that HVX threads share: tiles of a strip, or pairs of them; tiles of a panel.
+// Piece `piece` of a strip from rows `depth` columns long, and how many of its tiles there are.
+uint32_t make_piece(const Operator& op, uint32_t depth, const unsigned char* rows, uint32_t piece, unsigned char* made);
+// Parts that HVX threads share: tiles of a strip, or several of them; tiles of a panel.
 uint32_t pieces_of(const StagePass& pass, const Step& step);
-void make_tiles(const StagePass& pass, const Step& step, const unsigned char* weights, uint32_t piece, uint32_t end, unsigned char* tiles);
+// made: the thread's room for a piece of rows in places.
+void make_tiles(const StagePass& pass, const Step& step, const unsigned char* weights, uint32_t piece, uint32_t end, unsigned char* made,
+                unsigned char* tiles);
 // y: fp32 of the step's first row and column, `pitch` floats from row to row; written with the last part of a depth.
 void multiply_tiles(const StagePass& pass, const Step& step, const unsigned char* activations, const unsigned char* tiles, float* y,
                     uint32_t pitch, volatile uint32_t& progress);

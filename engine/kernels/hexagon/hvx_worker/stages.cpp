@@ -183,8 +183,6 @@ void begin_log(Response& response) {
   for (uint32_t& sums : response.spilled) sums = 0;
 }
 
-unsigned char* idle_tcm() { return tcm_at(0); }
-
 void end_log(Response& response) {
   const uint32_t kept = response.logged < kMostLogged ? response.logged : kMostLogged;
   clean_cache(response.log, kept * sizeof(StageEvent));

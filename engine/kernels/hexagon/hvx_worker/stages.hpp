@@ -14,7 +14,4 @@ void end_log(Response& response);
 // Requires: valid_stages(op), valid_look_up(op) or valid_attention(op), inside(op, regions). op: operator `index` of its request.
 void run_staged(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress);
 
-// TCM, for an operator without stages: no stage works meanwhile.
-unsigned char* idle_tcm();
-
 }  // namespace vitro::hexagon

@@ -3,52 +3,17 @@
 #include "engine/kernels/hexagon/hmx.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
+#include "engine/kernels/hexagon/hvx_worker/transpose.hpp"
 
 namespace vitro::hexagon {
 namespace {
 
-constexpr uint32_t kHalf = kTile / 2;  // rows that registers hold, with room for results
-
-// Rows a and b, kStep apart: words whose bit kStep is set in a change places with those of b in which it is not.
-template <uint32_t kStep>
-HVX_VectorPair exchange(HVX_Vector a, HVX_Vector b) {
-  return Q6_W_vshuff_VVR(b, a, 4 * kStep);
-}
-
-template <uint32_t kStep>
-void exchange(HVX_Vector (&rows)[kHalf]) {
-#pragma unroll
-  for (uint32_t i = 0; i < kHalf; ++i) {
-    if ((i & kStep) != 0) continue;
-    const HVX_VectorPair both = exchange<kStep>(rows[i], rows[i + kStep]);
-    rows[i] = Q6_V_lo_W(both);
-    rows[i + kStep] = Q6_V_hi_W(both);
-  }
-}
-
-// All steps but the last, which the other half of the rows takes part in. stride: vectors from one row to the next.
-void transpose(const HVX_Vector* in, uint32_t stride, HVX_Vector (&rows)[kHalf]) {
-#pragma unroll
-  for (uint32_t i = 0; i < kHalf; ++i) rows[i] = in[i * stride];
-  exchange<1>(rows);
-  exchange<2>(rows);
-  exchange<4>(rows);
-  exchange<8>(rows);
-}
-
 // 64 columns of 32 rows to a pair of tiles.
 [[gnu::always_inline]] inline void pair_of_tiles(const HVX_Vector* in, uint32_t stride, HVX_Vector* out) {
-  HVX_Vector rows[kHalf];
-  transpose(in, stride, rows);
-#pragma unroll
-  for (uint32_t i = 0; i < kHalf; ++i) out[i] = rows[i];
-  transpose(in + kHalf * stride, stride, rows);
-#pragma unroll
-  for (uint32_t i = 0; i < kHalf; ++i) {
-    const HVX_VectorPair both = exchange<kHalf>(out[i], rows[i]);
-    out[i] = Q6_V_lo_W(both);
-    out[i + kHalf] = Q6_V_hi_W(both);
-  }
+  const auto rows_of = [in, stride](uint32_t half) {
+    return [from = in + half * kHalfOfRows * stride, stride](uint32_t i) { return from[i * stride]; };
+  };
+  transpose(rows_of, [](HVX_Vector&, HVX_Vector&) {}, out);
 }
 
 // What the planes from kPlane on find for eight columns' low or high nibbles: columns 0 and 1, and 2 and 3.

@@ -97,37 +97,8 @@ TYPED_TEST(FloatStages, eight_bit_weights_get_their_scales) {
   }
 }
 
-// The int8 contract adds the same terms in the same order; each term is rounded twice here, each sum once.
-TYPED_TEST(FloatStages, a_panel_accumulates_within_its_bound) {
-  using I = TypeParam;
-  using Vector = typename I::Vector;
-  Rng rng(3);
-  constexpr std::uint32_t kPairs = 24, kBlocks = 2 * kPairs;
-  std::vector<Vector> dots(kBlocks), scales(kPairs);
-  std::vector<std::int32_t> x_scales(kBlocks);
-  double exact[32] = {}, magnitude[32] = {};
-  for (std::uint32_t b = 0; b < kBlocks; ++b) {
-    const float dx = static_cast<float>(rng.below(100000) + 1) * 0x1p-20f;
-    std::memcpy(&x_scales[b], &dx, sizeof dx);
-    for (std::uint32_t row = 0; row < 32; ++row) {
-      const std::int32_t most = 32 * 128 * 127, dot = static_cast<std::int32_t>(rng.below(2u * most + 1)) - most;
-      const std::uint16_t dw = this->draw_scale(rng);
-      std::memcpy(dots[b].byte + 4 * row, &dot, 4);
-      std::memcpy(scales[b / 2].byte + 2 * (row + b % 2 * 32), &dw, 2);
-      const double term = dot * (static_cast<double>(half_to_float(dw)) * static_cast<double>(dx));
-      exact[row] += term;
-      magnitude[row] += std::abs(term);
-    }
-  }
-  const Vector y = hexagon::accumulate<I>(dots.data(), scales.data(), x_scales.data(), kPairs);
-  constexpr double kRoundings = kBlocks + 2;
-  for (std::uint32_t row = 0; row < 32; ++row) {
-    ASSERT_NEAR(I::sf(y, row), exact[row], magnitude[row] * kRoundings * kQ32Step / (1 - kRoundings * kQ32Step)) << row;
-    ASSERT_NE(exact[row], 0);
-  }
-}
-
-// The same of sums that the matrix unit left, four rows at a time, which begin where an earlier part of the depth ended.
+// The int8 contract adds the same terms in the same order; each term is rounded twice here, each sum once. Four rows at a time, which begin
+// where an earlier part of the depth ended.
 TYPED_TEST(FloatStages, sums_of_blocks_are_scaled_within_their_bound) {
   using I = TypeParam;
   using Vector = typename I::Vector;

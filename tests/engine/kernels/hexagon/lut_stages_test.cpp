@@ -80,8 +80,7 @@ class LutStages : public testing::Test {
   void finalize(PlaneForm form) {
     Rng rng(form.bits * 100 + form.group);
     const Panel p(rng, form, 4 * form.group);
-    std::vector<std::int8_t> x;
-    for (const auto& block : draw_activations(rng, p.columns / 32)) x.insert(x.end(), std::begin(block.quants), std::end(block.quants));
+    const std::vector<std::int8_t> x = draw_quants(rng, p.columns);
     std::vector<std::int32_t> words;
     std::vector<double> x_scales;
     std::vector<std::int32_t> weighted(p.blocks * kLutPanelRows);

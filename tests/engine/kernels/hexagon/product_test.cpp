@@ -304,9 +304,8 @@ struct GroupCase {
   std::vector<std::int8_t> x;
 
   GroupCase(Rng& rng, hexagon::PlaneForm f, std::uint32_t rows, std::uint32_t columns)
-      : form(f), q(draw_codes(rng, rows * columns, f.bits)) {
+      : form(f), q(draw_codes(rng, rows * columns, f.bits)), x(draw_quants(rng, columns)) {
     for (std::uint32_t i = 0; i < rows * columns / f.group; ++i) zeros.push_back(static_cast<std::uint8_t>(rng.below(1u << f.bits)));
-    for (const auto& block : draw_activations(rng, columns / 32)) x.insert(x.end(), std::begin(block.quants), std::end(block.quants));
   }
   std::int32_t weight(std::uint32_t row, std::uint32_t column, std::uint32_t columns) const {
     const std::int32_t code = q[row * columns + column];

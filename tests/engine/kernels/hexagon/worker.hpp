@@ -70,17 +70,12 @@ inline std::vector<std::uint8_t> draw_codes(Rng& rng, std::size_t n, unsigned bi
   return q;
 }
 
-// int8 activations, extremes among them, in blocks with scales of very different size.
-inline std::vector<hexagon::Int8Block> draw_activations(Rng& rng, std::size_t blocks) {
-  std::vector<hexagon::Int8Block> x(blocks);
-  for (auto& block : x) {
-    block.sum = 0;
-    for (auto& quant : block.quants) {
-      const auto drawn = static_cast<std::int32_t>(rng.below(255)) - 127;
-      quant = static_cast<std::int8_t>(rng.below(16) == 0 ? (drawn < 0 ? -127 : 127) : drawn);
-      block.sum += quant;
-    }
-    block.scale = static_cast<float>(rng.below(1000) + 1) * 0x1p-12f;
+// int8 activations, extremes among them.
+inline std::vector<std::int8_t> draw_quants(Rng& rng, std::size_t n) {
+  std::vector<std::int8_t> x(n);
+  for (auto& quant : x) {
+    const auto drawn = static_cast<std::int32_t>(rng.below(255)) - 127;
+    quant = static_cast<std::int8_t>(rng.below(16) == 0 ? (drawn < 0 ? -127 : 127) : drawn);
   }
   return x;
 }
