@@ -132,13 +132,15 @@ def loads(rng, engine):
 
 
 def offload(rng, machine, engine):
-    """In place of cores alone: an accelerator that has their matmuls, those of prompts, or a share, as a GPU has."""
+    """In place of cores alone: an accelerator that has their matmuls, those of prompts, or a share, as a GPU has; on host a second core."""
     if engine.get("placement.kind", "cores") != "cores" or "placement.unit" in engine or engine["ffn.kind"] == "experts":
         return {}
     unit, cores = ("npu", engine["placement.units"]) if machine == "sim" else ("cpu1", engine["placement.units"])
     ways = [{"placement.kind": "prompts", "placement.unit": unit, "placement.outliers": rng.choice(("0%", "10%", "60%"))},
             {"placement.kind": "matmuls", "placement.unit": unit}]
-    if machine == "sim":
+    if machine == "host":
+        ways += [{"placement.kind": "cores", "placement.units": ["cpu0", "cpu1"]}] * 2
+    else:
         ways += [{"placement.units": [*cores, "npu"]}, {"placement.units": [*cores, "gpu"]},
                  {"placement.kind": "matmuls", "placement.unit": "gpu"}]
     return rng.choice(ways) if rng.random() < 0.7 else {}
