@@ -153,7 +153,9 @@ def test_a_recording_tells_a_judge_from_the_model_and_is_replayed_beside_one(nat
     of_judge = [at for at in judged.experts(0)[0].tolist() if at[0] >= 2 ** 31]
     assert len(of_judge) == recorded.metric("scaling.scoring_rows")
     assert len(judged.experts(0)[0]) - len(of_judge) == len(plain.experts(0)[0])
-    assert all((one == other).all() for one, other in zip(hot_experts.loads(judged), hot_experts.loads(plain)))
+    with_judge, without = hot_experts.loads(judged), hot_experts.loads(plain)
+    assert list(with_judge) == list(without) == [hot_experts.ALL, hot_experts.PROMPT, hot_experts.GENERATED]
+    assert all((one == other).all() for tokens in without for one, other in zip(with_judge[tokens], without[tokens]))
 
 
 def test_a_reward_model_reads_drawn_tokens_as_the_text_that_they_are(native):

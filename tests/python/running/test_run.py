@@ -132,7 +132,8 @@ def test_metrics_name_what_the_table_shows(fake):
 def test_ctrl_c_ends_the_run_and_its_process(fake):
     path = fake.write("experiment: x\nfake: {sleep: 60}\n")
     child = subprocess.Popen([sys.executable, "-m", "vitro", "run", str(path)], env=fake.env, cwd=fake.folder, stderr=subprocess.PIPE,
-                             start_new_session=True)
+                             start_new_session=True,  # and whoever started these tests may ignore SIGINT, as a shell does behind `&`
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     workers = f"/proc/{child.pid}/task/{child.pid}/children"
     while not (pids := open(workers).read().split()):
         assert child.poll() is None
