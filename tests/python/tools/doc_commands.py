@@ -91,6 +91,7 @@ EXCUSED = {
     "export VITRO_FASTRPC": "prepares the command behind it",
     "PYTHONPATH=python .venv/bin/python experiments/validation/python_rules.py": "rounds of a measurement",
     ".venv/bin/python experiments/validation/long_context.py": "a measurement, as root",
+    "cmake -S CHECKOUT": "builds another project", "python experiments/validation/peers/llama_cpp.py": "measures beside another project",
     "git clone": "fetches another project", "hw_models_test ": "a test of its own; it needs what the lines above fetch",
     '"VITROPAK"': "no command: the head of a file", "plan (JSON)": "no command", "zeros up to a page": "no command",
     "sections,": "no command",
