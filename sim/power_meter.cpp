@@ -6,6 +6,7 @@
 #include <utility>
 
 namespace vitro::sim {
+
 PowerMeter::PowerMeter(const hw::FlowPower& power, Soc& soc, Meter& meter, hw::Context& context, TraceSink& trace, std::vector<bool> used)
     : power_(power),
       soc_(soc),

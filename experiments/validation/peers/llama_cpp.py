@@ -4,15 +4,18 @@
     cmake -S CHECKOUT -B BUILD -DCMAKE_BUILD_TYPE=Release && cmake --build BUILD --target llama-bench    # outside this tree
     python experiments/validation/peers/llama_cpp.py speed BUILD/bin/llama-bench --version b1234        # all weights in DRAM
     python experiments/validation/peers/llama_cpp.py flash BUILD/bin/llama-bench --version b1234        # two thirds of it; needs root
+    python experiments/validation/peers/llama_cpp.py reads BUILD/bin/llama-bench --version b1234        # what it reads then; needs root
 
 Each writes its part of experiments/validation/recorded/peers-llama-cpp.yaml and prints its table (docs/results/llama-cpp.md). `flash` runs
-both sides in a memory cgroup of the same limit, with the read-ahead of phones, on the disk of the temporary folder.
+both sides in a memory cgroup of the same limit, with the read-ahead of phones, on the disk of the temporary folder. `reads` runs llama.cpp
+alone there, and asks the kernel what it read and how many faults waited for it.
 """
 import argparse
 import contextlib
 import json
 import os
 import platform
+import resource
 import subprocess
 import sys
 import tempfile
@@ -30,6 +33,7 @@ from vitro.model.dense import BENCHMARK, make_dense  # noqa: E402
 RECORD = HERE / "experiments" / "validation" / "recorded" / "peers-llama-cpp.yaml"
 PROMPT, OUTPUT = 128, 64
 FORMATS = ("q4_0", "q4_k", "q8_0")
+LARGE = replace(BENCHMARK, layers=16, width=2048, ffn=11264, heads=16, kv_heads=4, vocab=1024)  # shapes of `make-model --preset 1.3b`
 LIMIT = 1600 << 20   # of the cgroup: half of the FFNs of the model of 1.3 B parameters, everything else of it, and room for a process
 PROCESS = 200 << 20  # of that: what the process of an engine takes beside its weights
 
@@ -110,7 +114,7 @@ def flash(bench, folder, rounds):
     """-> {side: [tokens/s]}. llama.cpp's file has the same shapes, but no predictors, which it would refuse."""
     model, plain = folder / "made.gguf", folder / "plain.gguf"
     vitro("make-model", model, "--preset", "1.3b", "--no-check")
-    make_dense(replace(BENCHMARK, layers=16, width=2048, ffn=11264, heads=16, kv_heads=4, vocab=1024), plain)
+    make_dense(LARGE, plain)
     for engine, _ in POLICIES.values():  # packed files are made before, with all memory
         ours(folder, model, engine | {"threads": 2}, {"budget": f"{LIMIT - PROCESS} B"}, {"prompt_tokens": 1, "output_tokens": 1})
     packs = [*folder.glob("*.vpacked")]
@@ -128,6 +132,30 @@ def flash(bench, folder, rounds):
                 found.setdefault(name, []).append(round(rate, 3))
                 print(name, found[name][-1], file=sys.stderr, flush=True)
     return found
+
+
+def reads(bench, folder, rounds):
+    """-> {(threads, "first" or "later", what): [a value each round]}: MiB and major faults, of a run that loads and decodes three tokens
+    behind one that does not count, and of each further token, by the difference to a run of seven."""
+    plain = folder / "plain.gguf"
+    make_dense(LARGE, plain)
+    found = {}
+    with read_ahead(plain, READ_AHEAD_KB):
+        for _ in range(rounds):
+            for threads in (1, 2):
+                short, long = (_read_by(bench, plain, threads, tokens) for tokens in (3, 7))
+                for what in short:
+                    found.setdefault((threads, "first", what), []).append(round(short[what]))
+                    found.setdefault((threads, "later", what), []).append(round((long[what] - short[what]) / 4))
+    return found
+
+
+def _read_by(bench, plain, threads, tokens):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with cold(plain) as procs:
+        theirs(bench, plain, threads, "-p", 0, "-n", tokens, procs=procs)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {"MiB": (after.ru_inblock - before.ru_inblock) / 2048, "major faults": after.ru_majflt - before.ru_majflt}  # blocks of 512 bytes
 
 
 def interval(ratios):
@@ -152,27 +180,34 @@ def flash_rows(found):
         yield name, f"{median(rates):.2f}", f"{min(rates):.2f}-{max(rates):.2f}", f"{middle:.2f} ({low:.2f}-{high:.2f})"
 
 
+def reads_rows(found):
+    for (threads, when, what), values in found.items():
+        name = "loading and four tokens" if when == "first" else "each further token"
+        yield f"{threads} thread{'s' if threads > 1 else ''}, {name}, {what}", f"{median(values):.0f}", f"{min(values)}-{max(values)}"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("speed", "flash"))
+    parser.add_argument("part", choices=("speed", "flash", "reads"))
     parser.add_argument("bench", type=Path, help="llama-bench")
     parser.add_argument("--version", required=True, help="of llama.cpp, for the record: a commit or a release")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         os.environ["VITRO_CACHE"] = name
-        found = (speed if options.part == "speed" else flash)(options.bench.resolve(), Path(name), options.rounds)
+        found = {"speed": speed, "flash": flash, "reads": reads}[options.part](options.bench.resolve(), Path(name), options.rounds)
     heads = {"speed": ("| file, threads, phase | vitro | llama.cpp | vitro over llama.cpp |", speed_rows),
-             "flash": ("| | tokens/s | lowest-highest | neuron_cluster over it |", flash_rows)}
+             "flash": ("| | tokens/s | lowest-highest | neuron_cluster over it |", flash_rows),
+             "reads": ("| | median | lowest-highest |", reads_rows)}
     head, rows = heads[options.part]
     record = yaml.safe_load(RECORD.read_text()) if RECORD.exists() else {}
     keyed = {", ".join(map(str, key)) if isinstance(key, tuple) else key: value for key, value in found.items()}
     record |= {"peer": f"llama.cpp, github.com/ggml-org/llama.cpp, {options.version}", options.part: {
         "command": f"python experiments/validation/peers/llama_cpp.py {options.part} llama-bench --rounds {options.rounds}",
-        "machine": cpu(), "tokens_per_s": keyed}}
+        "machine": cpu(), "values" if options.part == "reads" else "tokens_per_s": keyed}}
     RECORD.write_text("# Written by experiments/validation/peers/llama_cpp.py; docs/results/llama-cpp.md says what it shows.\n"
                       + yaml.safe_dump(record, sort_keys=False, width=130, default_flow_style=None))
-    print(head + "\n" + "|---|---|---|---|")
+    print(head + "\n" + "|---" * (head.count("|") - 1) + "|")
     for row in rows(found):
         print("| " + " | ".join(row) + " |")
 

@@ -2,11 +2,11 @@
 import random
 from dataclasses import dataclass
 
+import sections
 from cells import DEVICE, JUDGED
 from drawn_models import ADAPTERS, MODELS
 from families import OTHERS, UNLIKE
 from vitro.base.trees import nested
-from vitro.torture import sections
 from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, checked, coded, depth, exact_tables, expert_cache, fused, kv,
                                 kv_place, methods, neurons_ahead, numerics, parts, resident, shapes, staged, together)
 

@@ -1,5 +1,5 @@
-"""Sections of a drawn configuration that came after those of `draw`, each as dotted keys: contracts, caches, static graphs, placements
-that few have, and workloads of several requests. Each is given a generator of its own."""
+"""Sections of a drawn configuration that torture does not draw, each as dotted keys: contracts, caches, static graphs, placements that few
+have, and workloads of several requests. Each is given a generator of its own."""
 
 WORDS = "They were happy and the sun was warm so her mother said let us go home now".split()
 SAMPLING = ({"temperature": 0.7}, {"temperature": 1, "top_k": 5}, {"temperature": 1.3, "top_p": 0.8})
