@@ -112,7 +112,7 @@ PowerMeter::Drawn PowerMeter::drawn(Picoseconds begin, Picoseconds end, const Jo
     const Processor& processor = soc_.processors()[p];
     const double joules = all > 0 ? parts.units * meter_.joules(p, begin, end) / all : 0;
     if (used_[p]) drawn.units.emplace_back(processor.name, joules);
-    const std::string_view kind = processor.kind == UnitKind::core ? "cores" : processor.core_class;
+    const std::string_view kind = processor.kind == UnitKind::core ? std::string_view("cores") : processor.core_class;
     if (drawn.kinds.empty() || drawn.kinds.back().first != kind) drawn.kinds.emplace_back(kind, 0);
     drawn.kinds.back().second += joules;
   }

@@ -2,7 +2,7 @@
 import random
 from dataclasses import dataclass
 
-import sections
+import drawn_sections as sections
 from cells import DEVICE, JUDGED
 from drawn_models import ADAPTERS, MODELS
 from families import OTHERS, UNLIKE

@@ -16,7 +16,7 @@ from vitro.schema.asking import NOBODY, Asker
 
 PUBLISHED = ("experiment", "device", "plan", "engine", "model", "workload")
 # Files of other kinds, with readers and messages of their own.
-OTHERS = {"figures.yaml", "map.yaml", "peers-dram.yaml", "peers-flash.yaml", "small.yaml", "suite.yaml"}
+OTHERS = {"figures.yaml", "map.yaml", "peers-dram.yaml", "peers-flash.yaml", "peers-llama-cpp.yaml", "small.yaml", "suite.yaml"}
 FOLDERS = {"devices": "device", "soc": "cluster", "cores": "cluster", "kernels": "cluster", "npu": "npu", "storage": "ufs",
            "models": "model", "engines": "engine", "workloads": "workload"}
 KINDS = {"snapdragon_8_elite.yaml": "device", "policy.yaml": "cpu", "oneplus12_neon.yaml": "device", "device.yaml": "device",
