@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 namespace vitro::sim {
 namespace {
@@ -117,7 +118,9 @@ void SimStorage::start(const ReadRequest& request, ResultSlot done) {
   Operation operation;
   operation.read = &request;
   operation.done = done;
-  if (request.blocks_issuer) operation.blocked = s_.units.at(static_cast<std::size_t>(request.issuer)).get();
+  operation.goes_on = request.page_fault == PageFault::goes_on;
+  const bool takes_time = operation.goes_on ? s_.mapped_page_cycles > 0 : request.page_fault == PageFault::waits;
+  if (takes_time) operation.blocked = s_.units.at(static_cast<std::size_t>(request.issuer)).get();
   start(operation, request.from, request.issuer);
 }
 
@@ -166,8 +169,8 @@ void SimStorage::start(Operation operation, const Extent& extent, UnitId issuer)
   operation.blocked->block([this, index] { fault(index); });
 }
 
-// The operating system's part of bringing pages through a mapping, in the thread that faults: until it is done nothing is asked of the
-// device. The policy, where it shares the core, does not wait for it.
+// The operating system's part of bringing pages through a mapping, in the thread that faults or reads ahead: until it is done nothing is
+// asked of the device. The policy, where it shares the core, does not wait for it.
 void SimStorage::fault(std::uint32_t index) {
   const Operation& operation = operations_[index];
   const Picoseconds now = s_.executor.device_now();
@@ -183,6 +186,8 @@ void SimStorage::fault(std::uint32_t index) {
                     fmt::format("{} pages", faulted.length / kPageSize));
     }
     issue(index, handled);
+    if (!faulted.goes_on) return;
+    std::exchange(operations_[index].blocked, nullptr)->release();
   });
 }
 

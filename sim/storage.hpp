@@ -56,7 +56,8 @@ class SimStorage final : public Storage {
     const ReadRequest* read = nullptr;
     const WriteRequest* write = nullptr;
     ResultSlot done;
-    SimUnit* blocked = nullptr;
+    SimUnit* blocked = nullptr;  // until the data is there, or, where it reads ahead, until the read is issued
+    bool goes_on = false;
     Core* core = nullptr;
     std::uint16_t issuer = 0;
     std::uint64_t address = 0;

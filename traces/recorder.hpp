@@ -49,7 +49,7 @@ class RecordingStorage final : public StorageDecorator {
 
  private:
   void record(const ReadRequest& request) {
-    into_.push_back({request.from, request.issuer, request.pattern, request.blocks_issuer, inner_.executor().now()});
+    into_.push_back({request.from, request.issuer, request.pattern, request.page_fault, inner_.executor().now()});
   }
 
   std::vector<RecordedRead>& into_;

@@ -198,7 +198,7 @@ std::string Recording::to_bytes() const {
     out.number(read.extent.offset);
     out.number(read.extent.length);
     out.number(static_cast<std::uint64_t>(read.issuer));
-    out.number((read.pattern == Pattern::random ? 1u : 0u) | (read.blocks_issuer ? 2u : 0u));
+    out.number((read.pattern == Pattern::random ? 1u : 0u) | static_cast<std::uint32_t>(read.page_fault) << 1);
     out.number(static_cast<std::uint64_t>(read.submitted.count()));
   }
   Hash hash;
@@ -256,9 +256,9 @@ Recording Recording::from_bytes(std::string_view bytes, const std::string& name)
     read.extent.offset = in.number(~std::uint64_t{0});
     read.extent.length = in.number(~std::uint64_t{0} - read.extent.offset);
     read.issuer = UnitId(in.number(65535));
-    const std::uint64_t flags = in.number(3);
+    const std::uint64_t flags = in.number(5);
     read.pattern = (flags & 1) != 0 ? Pattern::random : Pattern::sequential;
-    read.blocks_issuer = (flags & 2) != 0;
+    read.page_fault = static_cast<PageFault>(flags >> 1);
     read.submitted = Picoseconds(static_cast<std::int64_t>(in.number(~std::uint64_t{0} >> 1)));
     out.reads.push_back(read);
   }

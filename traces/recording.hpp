@@ -42,7 +42,7 @@ struct RecordedRead {
   Extent extent;
   UnitId issuer{};
   Pattern pattern = Pattern::random;
-  bool blocks_issuer = false;
+  PageFault page_fault = PageFault::none;
   Picoseconds submitted{0};
   friend bool operator==(const RecordedRead&, const RecordedRead&) = default;
 };

@@ -11,12 +11,15 @@
 namespace vitro {
 namespace {
 
-std::string one_float_core(const Experiment& experiment, const LoadedModel& model) {
+std::string one_core(const Experiment& experiment, const LoadedModel& model) {
   const PlacementConfig& placement = experiment.engine.placement;
   const bool accelerated = !placement.unit.empty() || !placement.graph_units.empty() || !std::ranges::all_of(placement.units, is_core_name);
   const std::size_t cores = placement.units.empty() ? machine_request(experiment, model).threads : placement.units.size();
-  if (accelerated || cores != 1 || experiment.engine.products.matmul != variant::kFloat) return {};
+  const bool in_float = experiment.engine.products.matmul == variant::kFloat;
+  const bool asked_for = placement.threads == 1 || !placement.units.empty();
+  if (accelerated || cores != 1 || (asked_for && !in_float)) return {};
   if (useful_threads(model.bytes_per_token(), model.config.layers, 2) == 1) return {};  // a small model, which a core alone serves best
+  if (!in_float) return "one core computes all matmuls, since none are named, and more would have work (engine.threads or engine.units)";
   return "one core computes all matmuls in float32, where more would have work (engine.threads or engine.units: more cores; "
          "engine.activations: int8: integer products of quantised weights)";
 }
@@ -66,7 +69,7 @@ std::string dear_layout(const Experiment& experiment, const WeightStore& weights
 
 std::vector<std::string> setup_notes(const Experiment& experiment, const LoadedModel& model, const WeightStore& weights,
                                      Bytes flash_bytes) {
-  std::vector<std::string> notes{one_float_core(experiment, model), idle_balance(experiment),
+  std::vector<std::string> notes{one_core(experiment, model), idle_balance(experiment),
                                  dear_layout(experiment, weights, flash_bytes)};
   std::erase(notes, "");
   return notes;

@@ -16,7 +16,7 @@
 namespace vitro {
 
 // Requests wait in a queue until the executor goes idle and then start in one batch; a vector read starts it at once. A transfer that is
-// aligned in the file and in memory moves in place; any other goes through a bounce buffer that holds its aligned cover. `blocks_issuer`
+// aligned in the file and in memory moves in place; any other goes through a bounce buffer that holds its aligned cover. A page fault
 // needs nothing here: the policy that awaits such a read gives the core no other work meanwhile.
 class HostStorage final : public Storage, public Device {
  public:

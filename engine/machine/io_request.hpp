@@ -18,13 +18,17 @@ struct Extent {
 
 enum class Pattern : std::uint8_t { sequential, random };
 
+// A read that a core causes by touching a page of a mapping: it does nothing else until the data is there, or it has touched a mark of
+// read-ahead and goes on.
+enum class PageFault : std::uint8_t { none, waits, goes_on };
+
 struct ReadRequest {
   Extent from;  // need not be aligned; storage reads the aligned cover and counts what it really reads
   Lease into;
   Bytes into_offset = 0;
   UnitId issuer{};  // the core that issues the command: issuing costs its time
   Pattern pattern = Pattern::random;
-  bool blocks_issuer = false;  // a page fault: the issuing core does nothing else until the data is there
+  PageFault page_fault = PageFault::none;
 };
 
 struct WriteRequest {

@@ -9,7 +9,7 @@ namespace vitro {
 VectorRead::VectorRead(Storage& storage, std::vector<ReadRequest> requests, Delivery delivery)
     : requests_(std::move(requests)), delivery_(delivery), executor_(storage.executor()), in_flight_(requests_.size()) {
   for (const ReadRequest& request : requests_) {
-    VITRO_CHECK(!request.blocks_issuer, "a page fault in a vector read: a core that waits for one page asks for no other");
+    VITRO_CHECK(request.page_fault == PageFault::none, "a page fault in a vector read: a core that waits for one page asks for no other");
   }
   completed_.reserve(requests_.size());
   if (!requests_.empty()) storage.submit(*this);

@@ -73,7 +73,7 @@ void Watch::hold_sums_against(const Decoder& decoder) {
     const std::uint64_t pages = all.pages - loads_.pages;
     const Bytes read = brought_of_ffns();
     expect(read == pages * kPageSize, fmt::format("{} pages were to be loaded, and {} bytes were read", pages, read));
-    expect(misses <= pages && (misses > 0) == (pages > 0), fmt::format("{} pages missed, and {} were loaded", misses, pages));
+    expect(misses <= pages, fmt::format("{} pages missed, and {} were loaded", misses, pages));
   } else if (kind == "streamed") {
     std::uint64_t loads = 0;
     Bytes bytes = 0;

@@ -14,7 +14,7 @@ Task<void> busy_lane(Machine* machine, FileId file, std::uint64_t seed, std::siz
     if (rng.below(3) == 0) {
       ReadRequest request =
           read_request(*machine, file, rng.below(1000) * kPageSize, (1 + rng.below(20)) * 1000, Pattern::random, UnitId(unit));
-      request.blocks_issuer = rng.below(4) == 0;
+      if (rng.below(4) == 0) request.page_fault = rng.below(2) == 0 ? PageFault::waits : PageFault::goes_on;
       IoResult result;
       co_await read_into(machine, std::move(request), &result);
       (*sums)[unit] += static_cast<double>(result.done);

@@ -160,7 +160,7 @@ TEST(SimStorage, issuing_takes_time_from_the_core_that_does_it) {
 
 Task<void> fault_then_run(Machine* machine, FileId file, std::vector<Picoseconds>* log) {
   ReadRequest request = read_request(*machine, file, 0, 4096);
-  request.blocks_issuer = true;
+  request.page_fault = PageFault::waits;
   IoResult result;
   co_await read_into(machine, std::move(request), &result);
   log->push_back(machine->clock.now());
@@ -201,7 +201,7 @@ TEST(SimStorage, a_mapped_page_costs_the_core_that_faults_and_no_other) {
     simulation.function.effect = [&](const KernelCall&) { ends.push_back(machine.clock.now()); };
     ReadRequest fault = read_request(machine, file, 0, 3 * 4096, Pattern::random, UnitId{0});
     ReadRequest read = read_request(machine, file, MiB / 2, 4096, Pattern::random, UnitId{1});
-    fault.blocks_issuer = true;
+    fault.page_fault = PageFault::waits;
     IoResult a, b;
     std::vector<Task<void>> tasks;
     tasks.push_back(read_into(&machine, std::move(fault), &a));
@@ -222,6 +222,27 @@ TEST(SimStorage, a_mapped_page_costs_the_core_that_faults_and_no_other) {
     const Picoseconds begin = simulation.now();
     simulation.run(read_into(&machine, std::move(read), &b));
     EXPECT_EQ(simulation.now() - begin, 12 * kUs) << "a read that nobody faulted for costs no page";
+  }
+}
+
+// As long as pages take, and the issuing: then the core computes while the data comes.
+TEST(SimStorage, a_core_that_reads_ahead_computes_while_the_data_comes) {
+  for (const bool costs : {false, true}) {
+    Simulation simulation(costs ? round_options({"cpu.mapped_page_cycles=1000"}) : round_options());
+    Machine& machine = simulation.machine();
+    const FileId file = machine.storage.open_phantom(MiB).value_or_throw();
+    Picoseconds computed{0};
+    simulation.function.effect = [&](const KernelCall&) { computed = machine.clock.now(); };
+    ReadRequest read = read_request(machine, file, 0, 3 * 4096, Pattern::random, UnitId{0});
+    read.page_fault = PageFault::goes_on;
+    IoResult result;
+    std::vector<Task<void>> tasks;
+    tasks.push_back(read_into(&machine, std::move(read), &result));
+    tasks.push_back(run_chain(machine.units[0], {test_call(2000, 0)}));
+    simulation.run(together(&machine, std::move(tasks)));
+    EXPECT_TRUE(result.status.ok());
+    EXPECT_GE(computed, (costs ? 3 + 2 : 2) * kUs);
+    EXPECT_LT(computed, simulation.now()) << "the data was still on its way";
   }
 }
 

@@ -49,7 +49,9 @@ Recording record_a_run() {
   }
   Recording recording = recorder.take();
   recording.about["model"] = "drawn";
-  recording.reads.push_back({{FileId(1), 1 << 20, 4096}, UnitId(3), Pattern::sequential, true, Picoseconds(123'456'789)});
+  for (const PageFault fault : {PageFault::none, PageFault::waits, PageFault::goes_on}) {
+    recording.reads.push_back({{FileId(1), 1 << 20, 4096}, UnitId(3), Pattern::sequential, fault, Picoseconds(123'456'789)});
+  }
   return recording;
 }
 

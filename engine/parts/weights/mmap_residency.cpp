@@ -4,11 +4,20 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace vitro {
 namespace {
 
 constexpr std::uint32_t kLoadDepth = 4;
+
+// Whoever was told to run before now does so first.
+struct NextRound {
+  Executor& executor;
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<> handle) const { executor.post(handle); }
+  void await_resume() const {}
+};
 
 std::uint32_t page_of(Bytes offset) { return static_cast<std::uint32_t>(offset / kPageSize); }
 
@@ -18,12 +27,12 @@ Bytes end_of_file(const WeightStore& weights) {
   return round_up(end, kPageSize);
 }
 
-// Contiguous runs of a page list as (first, count), none of them across a border of two windows.
-std::vector<std::pair<std::uint32_t, std::uint32_t>> runs_of(std::vector<std::uint32_t> pages, std::uint32_t window = ~0u) {
+// Contiguous runs of a page list as (first, count).
+std::vector<std::pair<std::uint32_t, std::uint32_t>> runs_of(std::vector<std::uint32_t> pages) {
   std::sort(pages.begin(), pages.end());
   std::vector<std::pair<std::uint32_t, std::uint32_t>> runs;
   for (const std::uint32_t page : pages) {
-    if (!runs.empty() && runs.back().first + runs.back().second == page && page % window != 0) {
+    if (!runs.empty() && runs.back().first + runs.back().second == page) {
       ++runs.back().second;
     } else {
       runs.emplace_back(page, 1);
@@ -38,11 +47,11 @@ MmapResidency::MmapResidency(Machine& machine, const WeightStore& weights, MmapO
     : machine_(machine),
       weights_(weights),
       options_(options),
-      window_(static_cast<std::uint32_t>(std::max<Bytes>(options.read_ahead / kPageSize, 1))),
       file_size_(end_of_file(weights)),
-      pages_(page_of(file_size_)),
-      committed_(page_of(file_size_)),
-      mapped_(page_of(file_size_)) {
+      mapped_(page_of(file_size_)),
+      memory_(page_of(file_size_)),
+      moved_(machine.executor),
+      ahead_(machine.executor) {
   for (const Weight& weight : weights.all()) {
     file_ = weight.extent.file;
     if (!managed(weight)) continue;
@@ -75,7 +84,7 @@ Task<void> MmapResidency::load() {
         fmt::format("memory.budget: {} of {} are taken by activations, runtime and {} of KV cache; nothing is left for weights",
                     format_bytes(budget.used), format_bytes(budget.limit), format_bytes(options_.keep_free)));
   }
-  cache_.emplace(page_of(file_size_), capacity);
+  plan_.emplace(mapped_, static_cast<std::uint32_t>(std::max<Bytes>(options_.read_ahead / kPageSize, 1)), capacity);
 }
 
 View MmapResidency::view(const Weight& weight, std::uint32_t expert) const {
@@ -101,159 +110,186 @@ void MmapResidency::for_each_page(const WorkItem& item, F f) const {
 
 void MmapResidency::refuse() const {
   throw ConfigError(
-      fmt::format("memory.budget: {} for mapped weights is below the smallest working set: one slice of a matrix and its read-ahead of {} "
-                  "need more (raise memory.budget or lower engine.weights.read_ahead)",
-                  format_bytes(Bytes(cache_->capacity()) * kPageSize), format_bytes(options_.read_ahead)));
+      fmt::format("memory.budget: {} for mapped weights is below the smallest working set: one slice of a matrix needs more (raise "
+                  "memory.budget or lower engine.weights.read_ahead)",
+                  format_bytes(Bytes(plan_->capacity()) * kPageSize)));
 }
 
 void MmapResidency::check_room(const UnitQueues& phase) const {
   for (const std::vector<WorkItem>& queue : phase) {
     for (const WorkItem& item : queue) {
-      std::set<std::uint32_t> windows;
-      for_each_page(item, [&](std::uint32_t page) { windows.insert(page / window_); });
-      std::size_t pages = 0;
-      for (const std::uint32_t window : windows) {
-        const auto first = mapped_.begin() + std::ptrdiff_t{window} * window_;
-        pages += static_cast<std::size_t>(std::count(first, first + std::min<std::ptrdiff_t>(window_, mapped_.end() - first), true));
-      }
-      if (pages > cache_->capacity()) refuse();
+      std::set<std::uint32_t> pages;
+      for_each_page(item, [&](std::uint32_t page) { pages.insert(page); });
+      if (pages.size() > plan_->capacity()) refuse();
     }
   }
 }
 
 void MmapResidency::forget_all() {
-  std::vector<std::uint32_t> pages;
-  for (std::uint32_t page = 0; page < committed_.size(); ++page) {
-    if (committed_[page]) pages.push_back(page);
+  const PagePlan::Forgotten gone = plan_->forget();
+  if (machine_.trace.enabled()) log("evict", gone.pages, "forgotten");
+  std::vector<std::uint32_t> there;
+  for (std::uint32_t page = 0; page < memory_.size(); ++page) {
+    if (memory_[page] == Backing::there) there.push_back(page);
   }
-  for (const auto& [first, count] : runs_of(pages)) machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
-  committed_.assign(committed_.size(), false);
-  cache_.emplace(page_of(file_size_), cache_->capacity());
-  abandoned_ = false;
+  give_up(there);
+  forgotten_ = gone.reads;
+  unsure_ = abandoned_ = false;
 }
 
 void MmapResidency::plan(const UnitQueues& phase) {
-  if (abandoned_) forget_all();
-  ++phase_;
+  if (unsure_) forget_all();
+  plan_->begin_phase();
   steps_.clear();
   number_.assign(phase.size(), {});
-  std::size_t longest = 0;
-  const CacheStats before = stats_;
+  std::size_t longest = 0, loads = 0;
+  const std::uint64_t hits = plan_->hits();
   for (const auto& queue : phase) longest = std::max(longest, queue.size());
+  std::vector<std::uint32_t> pages;
   for (std::size_t item = 0; item < longest; ++item) {
     for (std::size_t unit = 0; unit < phase.size(); ++unit) {
       if (item >= phase[unit].size()) continue;
-      const auto number = static_cast<std::uint32_t>(steps_.size());
-      number_[unit].push_back(number);
-      steps_.emplace_back();
-      for_each_page(phase[unit][item], [&](std::uint32_t page) { use_page(page, number); });
+      number_[unit].push_back(static_cast<std::uint32_t>(steps_.size()));
+      pages.clear();
+      for_each_page(phase[unit][item], [&](std::uint32_t page) { pages.push_back(page); });
+      std::optional<std::vector<PageStep>> decided = plan_->touch(pages);
+      if (!decided) {
+        unsure_ = true;
+        refuse();
+      }
+      for (const PageStep& step : *decided) loads += step.issues ? plan_->read(step.read).load.size() : 0;
+      steps_.push_back({*std::move(decided), false});
       if (machine_.trace.enabled()) {
-        const std::string where = unit < machine_.units.size() ? machine_.units[unit]->caps().name : fmt::format("queue {}", unit);
-        log("evict", steps_.back().evict, where);
-        log("load", steps_.back().load, where);
+        log_steps(steps_.back(), unit < machine_.units.size() ? machine_.units[unit]->caps().name : fmt::format("queue {}", unit));
       }
     }
   }
-  if (stats_.hits > before.hits) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(stats_.hits - before.hits));
-  std::size_t loads = 0;
-  for (const Step& step : steps_) loads += step.load.size();
+  if (plan_->hits() > hits) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(plan_->hits() - hits));
   if (loads > 0) machine_.clock.charge(PolicyWork::cache_update, static_cast<std::uint32_t>(loads));
 }
 
-void MmapResidency::use_page(std::uint32_t page, std::uint32_t item) {
-  if (cache_->contains(page)) {
-    ++stats_.hits;
-    cache_->touch(page);
-    const Use changed = pages_[page].changed;
-    if (changed.phase == phase_ && changed.item != item) steps_[item].after_fetch.push_back(changed.item);
-  } else {
-    ++stats_.misses;
-    fault(page, item);
-  }
-  pages_[page].used = {phase_, item};
-}
-
-void MmapResidency::fault(std::uint32_t page, std::uint32_t item) {
-  Step& step = steps_[item];
-  const std::uint32_t first = page / window_ * window_;
-  const std::uint32_t end = std::min<std::uint32_t>(first + window_, static_cast<std::uint32_t>(pages_.size()));
-  const auto bring = [&](std::uint32_t p) {
-    const std::uint32_t victim = cache_->insert(p);
-    if (victim != PageCache::kNone) {
-      Page& gone = pages_[victim];
-      const bool own = (gone.used.phase == phase_ && gone.used.item == item) || (gone.changed.phase == phase_ && gone.changed.item == item);
-      if (own) refuse();
-      step.evict.push_back(victim);
-      if (gone.used.phase == phase_) step.after_done.push_back(gone.used.item);
-      if (gone.changed.phase == phase_ && gone.changed.item != item) step.after_fetch.push_back(gone.changed.item);
-      gone.changed = {phase_, item};
-    }
-    if (pages_[p].changed.phase == phase_ && pages_[p].changed.item != item) step.after_fetch.push_back(pages_[p].changed.item);
-    pages_[p].changed = {phase_, item};
-    step.load.push_back(p);
-  };
-  for (std::uint32_t p = first; p < end; ++p) {
-    if (p != page && mapped_[p] && !cache_->contains(p)) bring(p);
-  }
-  bring(page);  // last: the faulting page is the most recently used one
+CacheStats MmapResidency::stats() const {
+  CacheStats stats;
+  if (plan_) stats.hits = plan_->hits(), stats.misses = plan_->misses();
+  return stats;
 }
 
 bool MmapResidency::ready(std::size_t unit, std::size_t item) const {
-  const Step& step = steps_[number_[unit][item]];
-  return step.load.empty() &&
-         std::all_of(step.after_fetch.begin(), step.after_fetch.end(), [&](std::uint32_t i) { return steps_[i].fetched; });
+  return forgotten_ == 0 && std::ranges::all_of(steps_[number_[unit][item]].pages, [&](const PageStep& step) {
+           return !step.issues && plan_->landed(step.read) && plan_->read(step.read).status.ok();
+         });
 }
 
 Task<void> MmapResidency::fetch(std::size_t unit, std::size_t item, UnitId issuer) {
-  Step& step = steps_[number_[unit][item]];
-  for (const std::uint32_t earlier : step.after_fetch) co_await wait(&steps_[earlier].fetched);
-  for (const std::uint32_t earlier : step.after_done) co_await wait(&steps_[earlier].finished);
-  if (abandoned_) co_return;
-  const auto note = [&](std::uint32_t first, std::uint32_t count, bool committed) {
-    std::fill_n(committed_.begin() + std::ptrdiff_t{first}, count, committed);
-  };
-  for (const auto& [first, count] : runs_of(step.evict)) {
-    machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
-    note(first, count, false);
+  // What a phase that failed had begun to read keeps its memory until it has landed.
+  while (forgotten_ > 0) co_await moved_.changed();
+  const Step& own = steps_[number_[unit][item]];
+  for (const PageStep& step : own.pages) {
+    if (abandoned_) co_return;
+    PageRead& read = plan_->read(step.read);
+    if (step.issues) read.state = PageRead::State::begun;
+    if (step.issues && read.ahead) {
+      ahead_.spawn(carry_out(step.read, issuer));
+      co_await NextRound{machine_.executor};  // before the core has other work
+      continue;
+    }
+    if (step.issues) co_await carry_out(step.read, issuer);
+    while (!plan_->landed(step.read) && !abandoned_) co_await moved_.changed();
+    if (!read.status.ok() && !abandoned_) throw RunError(read.status.message);
   }
-  for (const auto& [first, count] : runs_of(step.load, window_)) {
-    machine_.memory.commit(range_, first * kPageSize, count * kPageSize).or_throw();
-    note(first, count, true);
+}
+
+// One read, once nobody needs what it gives up. Never throws: whoever waits for it hears of an error.
+Task<void> MmapResidency::carry_out(std::uint32_t number, UnitId issuer) {
+  PageRead& read = plan_->read(number);
+  // All items of an earlier phase have computed.
+  const auto computes = [&](std::uint32_t i) { return read.phase == plan_->phase() && !steps_[i].finished; };
+  for (const std::uint32_t earlier : read.after_reads) {
+    while (!plan_->landed(earlier) && !abandoned_) co_await moved_.changed();
+  }
+  for (const std::uint32_t earlier : read.after_items) {
+    while (computes(earlier)) co_await moved_.changed();
+  }
+  if (abandoned_ || read.forgotten) {
+    land(read, {Code::io_error, "given up"});
+    co_return;
+  }
+  give_up(read.evict);
+  land(read, co_await read_pages(read, issuer));
+}
+
+Task<Status> MmapResidency::read_pages(const PageRead& read, UnitId issuer) {
+  const auto runs = runs_of(read.load);
+  for (const auto& [first, count] : runs) {
+    if (Status status = machine_.memory.commit(range_, first * kPageSize, count * kPageSize); !status.ok()) {
+      if (machine_.trace.enabled()) log("lost", read.load, "over budget");
+      co_return status;
+    }
+    std::fill_n(memory_.begin() + std::ptrdiff_t{first}, count, Backing::coming);
     machine_.clock.charge(PolicyWork::page_fault, count);
+  }
+  for (const auto& [first, count] : runs) {
     ReadRequest request;
     request.from = {file_, first * kPageSize, count * kPageSize};
     request.into = range_;
     request.into_offset = first * kPageSize;
     request.issuer = issuer;
     request.pattern = Pattern::random;
-    request.blocks_issuer = true;
+    request.page_fault = read.ahead ? PageFault::goes_on : PageFault::waits;
     const IoResult result = co_await machine_.storage.read(std::move(request));
-    if (!result.status.ok()) throw RunError(fmt::format("page fault at offset {}: {}", first * kPageSize, result.status.message));
+    if (!result.status.ok()) {
+      std::vector<std::uint32_t> lost = read.load;
+      std::erase_if(lost, [&](std::uint32_t page) { return page < first; });
+      if (machine_.trace.enabled()) log("lost", lost, "not read");
+      co_return Status{result.status.code, fmt::format("page fault at offset {}: {}", first * kPageSize, result.status.message)};
+    }
   }
-  step.fetched = true;
-  for (const std::coroutine_handle<> waiter : std::exchange(waiters_, {})) machine_.executor.post(waiter);
+  co_return Status{};
+}
+
+// Pages that a failed read was to bring may have no memory.
+void MmapResidency::give_up(const std::vector<std::uint32_t>& pages) {
+  std::vector<std::uint32_t> with_memory;
+  std::ranges::copy_if(pages, std::back_inserter(with_memory), [&](std::uint32_t page) { return memory_[page] != Backing::none; });
+  for (const auto& [first, count] : runs_of(std::move(with_memory))) {
+    machine_.memory.decommit(range_, first * kPageSize, count * kPageSize);
+    std::fill_n(memory_.begin() + std::ptrdiff_t{first}, count, Backing::none);
+  }
+}
+
+void MmapResidency::land(PageRead& read, Status status) {
+  read.state = PageRead::State::landed;
+  for (const std::uint32_t page : read.load) {
+    if (memory_[page] == Backing::coming) memory_[page] = Backing::there;
+  }
+  unsure_ |= !status.ok() && !read.forgotten;
+  read.status = std::move(status);
+  if (read.forgotten) {
+    give_up(read.load);
+    --forgotten_;
+  }
+  moved_.notify();
 }
 
 void MmapResidency::done(std::size_t unit, std::size_t item) {
-  steps_[number_[unit][item]].fetched = true;  // items that were ready never went through fetch()
   steps_[number_[unit][item]].finished = true;
-  for (const std::coroutine_handle<> waiter : std::exchange(waiters_, {})) machine_.executor.post(waiter);
+  moved_.notify();
 }
 
 void MmapResidency::abandon() {
-  abandoned_ = true;
-  for (Step& step : steps_) step.fetched = step.finished = true;
-  for (const std::coroutine_handle<> waiter : std::exchange(waiters_, {})) machine_.executor.post(waiter);
+  unsure_ = abandoned_ = true;
+  for (Step& step : steps_) step.finished = true;
+  moved_.notify();
 }
 
-Task<void> MmapResidency::wait(const bool* flag) {
-  struct Park {
-    std::vector<std::coroutine_handle<>>& waiters;
-    bool await_ready() const { return false; }
-    void await_suspend(std::coroutine_handle<> handle) const { waiters.push_back(handle); }
-    void await_resume() const {}
-  };
-  while (!*flag) co_await Park{waiters_};
+Task<void> MmapResidency::settle() { co_await ahead_.join(); }
+
+void MmapResidency::log_steps(const Step& step, const std::string& where) {
+  for (const PageStep& page : step.pages) {
+    if (!page.issues) continue;
+    log("evict", plan_->read(page.read).evict, where);
+    log("load", plan_->read(page.read).load, where);
+  }
 }
 
 void MmapResidency::log(std::string_view kind, const std::vector<std::uint32_t>& pages, std::string_view where) const {

@@ -1,14 +1,16 @@
 // The simplest out-of-core policy: weights are mapped, a missing page faults, and the fault blocks the core that
-// computes. What llama.cpp does with mmap, under a budget that we enforce with direct reads, since the page cache of the
-// real system would hide it. Host and sim share the decisions; docs/design/mmap.md compares them with a real mapping.
+// computes, while the window behind it is read ahead. What llama.cpp does with mmap, under a budget that we enforce with
+// direct reads, since the page cache of the real system would hide it. Host and sim share the decisions; docs/design/mmap.md
+// compares them with a real mapping.
 #pragma once
-#include "engine/parts/weights/page_cache.hpp"
+#include "engine/machine/signal.hpp"
+#include "engine/parts/weights/page_plan.hpp"
 #include "engine/parts/weights/residency.hpp"
 
 namespace vitro {
 
 struct MmapOptions {
-  Bytes read_ahead = 128 * KiB;       // aligned window that one fault reads (Linux's default read_ahead_kb)
+  Bytes read_ahead = 128 * KiB;       // the window that one fault reads (Linux's default read_ahead_kb)
   std::optional<double> ffn_in_dram;  // map the FFN alone, with a cache for this share of it; all else is loaded up front
   Bytes keep_free = 0;                // without a share the cache takes what the budget leaves, but for this (KV to come)
 };
@@ -28,52 +30,47 @@ class MmapResidency final : public Residency {
   Task<void> fetch(std::size_t unit, std::size_t item, UnitId issuer) override;
   void done(std::size_t unit, std::size_t item) override;
   void abandon() override;
-  CacheStats stats() const override { return stats_; }
+  Task<void> settle() override;
+  CacheStats stats() const override;
 
  private:
   // What one item has to do before it may run. Items of a phase are numbered in plan order.
   struct Step {
-    std::vector<std::uint32_t> evict, load;  // pages, in the order decided
-    std::vector<std::uint32_t> after_fetch;  // earlier items whose fetch this one builds on
-    std::vector<std::uint32_t> after_done;   // earlier items that still compute with a page we evict
-    bool fetched = false, finished = false;
-  };
-  struct Use {
-    std::uint32_t phase = 0, item = 0;
-  };
-  struct Page {
-    Use changed, used;  // the items that last loaded or evicted it, and last computed with it
+    std::vector<PageStep> pages;
+    bool finished = false;
   };
 
   bool managed(const Weight& weight) const;
   template <class F>
   void for_each_page(const WorkItem& item, F f) const;
   [[noreturn]] void refuse() const;
-  void use_page(std::uint32_t page, std::uint32_t item);
-  void fault(std::uint32_t page, std::uint32_t item);
   // What a phase that failed was about to bring may not have come: nothing is resident any more. Requires: no fetch() is under way.
   void forget_all();
+  void log_steps(const Step& step, const std::string& where);
   void log(std::string_view kind, const std::vector<std::uint32_t>& pages, std::string_view where) const;
-  Task<void> wait(const bool* flag);
+  Task<void> carry_out(std::uint32_t number, UnitId issuer);
+  Task<Status> read_pages(const PageRead& read, UnitId issuer);
+  void give_up(const std::vector<std::uint32_t>& pages);
+  void land(PageRead& read, Status status);
 
   Machine& machine_;
   const WeightStore& weights_;
   MmapOptions options_;
-  std::uint32_t window_;  // pages of read-ahead
   std::map<const Weight*, Lease> pinned_;
   Lease range_;  // of the whole packed file; page p of the file lies at p * kPageSize
   FileId file_{};
   Bytes file_size_ = 0;
-  std::optional<PageCache> cache_;  // made by load(), when the budget's rest is known
-  std::vector<Page> pages_;
-  std::vector<bool> committed_;  // pages that have memory
-  bool abandoned_ = false;       // the phase failed
-  std::vector<bool> mapped_;  // pages that belong to managed weights: read-ahead stops at others
-  std::uint32_t phase_ = 0;
+  std::vector<bool> mapped_;      // pages that belong to managed weights: read-ahead stops at others
+  enum class Backing : std::uint8_t { none, coming, there };
+  std::vector<Backing> memory_;   // of each page: a read that brings it may be under way
+  std::optional<PagePlan> plan_;  // made by load(), when the budget's rest is known
+  bool unsure_ = false;           // a read failed, or the phase did: what is there may not be what the plan says
+  bool abandoned_ = false;        // the phase failed
+  std::uint32_t forgotten_ = 0;   // reads that count for nothing, and have not landed
   std::vector<Step> steps_;                         // of the current phase, in plan order
   std::vector<std::vector<std::uint32_t>> number_;  // [unit][item] to plan order
-  std::vector<std::coroutine_handle<>> waiters_;
-  CacheStats stats_;
+  Signal moved_;
+  TaskScope ahead_;
 };
 
 }  // namespace vitro

@@ -50,6 +50,8 @@ void ShadowDecisions::page(std::string_view kind, std::string_view what) {
     if (kind == "load") {
       ++loads_.pages;
       if (!pages_.insert(page).second) found(fmt::format("page {} is loaded, and is resident", page));
+    } else if (kind == "lost") {  // its read failed: it is given up before it counts
+      --loads_.pages;
     } else if (pages_.erase(page) == 0 && !unsure_) {
       found(fmt::format("page {} is given up, and is not resident", page));
     }

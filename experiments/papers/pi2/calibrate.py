@@ -148,7 +148,7 @@ def persistence(tokens=160):
     return (low + high) / 2
 
 
-def mixtral_persistence(choices=(95.2, 97, 98, 99, 99.5)):
+def mixtral_persistence(choices=(95.2, 97, 98, 98.5, 99, 99.5)):
     """Percent, the choice whose miss rate is nearest. The run is that of the row: planned, half of the FFNs in DRAM, 200 tokens."""
     wanted, mapped = figure("pi2_mixtral_miss_rate_mean"), paper_map.load("pi2", HERE)
     runs, words, found = Runs(mapped, 1, None), "pi2 mixtral off50 long", {}

@@ -39,6 +39,14 @@ TEST(SetupNotes, one_core_that_computes_a_large_model_in_float_is_told) {
   EXPECT_THAT(notes(kSmall, R"({"threads": 1})"), IsEmpty());
 }
 
+TEST(SetupNotes, one_core_that_nobody_asked_for_is_told) {
+  const auto told = HasSubstr("one core computes all matmuls, since none are named");
+  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "activations": "int8"})"), told);
+  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "activations": "int8", "threads": 1})"), IsEmpty());
+  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "activations": "int8", "units": ["cpu0"]})"), IsEmpty());
+  EXPECT_THAT(notes(kSmall, R"({"policy": "mmap", "activations": "int8"})"), IsEmpty());
+}
+
 TEST(SetupNotes, a_balance_that_nothing_is_measured_for_is_told) {
   EXPECT_THAT(notes(kLarge, R"({"placement": {"units": ["cpu0", "cpu1"], "balance": "rates"}})"), IsEmpty());
   EXPECT_THAT(notes(kLarge, R"({"placement": {"units": ["cpu0", "npu"], "balance": "rates"}})"),

@@ -219,7 +219,7 @@ TEST(VectorReadDeathTest, one_coroutine_waits_at_a_time) {
 
 TEST(VectorReadDeathTest, a_page_fault_is_a_read_of_its_own) {
   Priced priced({1000, 1000});
-  priced.requests[1].blocks_issuer = true;
+  priced.requests[1].page_fault = PageFault::waits;
   EXPECT_DEATH(groups_of(priced), "a page fault in a vector read");
 }
 

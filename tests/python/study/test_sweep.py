@@ -130,7 +130,8 @@ def test_a_point_that_can_not_run_is_a_row_and_all_of_them_the_users_mistake(nat
     assert rows.code == 1 and [row["status"] for row in rows.json["rows"]] == ["failed", "ok", "ok"]
     assert "memory.budget" in rows.json["rows"][0]["error"] and "1 of 3 points failed" in rows.err
     none = native("sweep", native.write(small), "--out", "p", "--set", "sweep={memory.budget: [1 KiB, 2 KiB]}")
-    assert none.code == 2 and none.err.startswith("vitro: memory.budget") and none.err.count("\n") == 1
+    said = [line for line in none.err.splitlines() if ": 1/2" not in line]  # on a slow machine, progress after five seconds
+    assert none.code == 2 and len(said) == 1 and said[0].startswith("vitro: memory.budget")
 
 
 @pytest.mark.all

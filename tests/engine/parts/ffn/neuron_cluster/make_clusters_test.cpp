@@ -109,11 +109,11 @@ TEST(MakeClusters, a_read_of_paged_neurons_blocks_the_core_that_issues_it) {
   for (const NeuronsIn in : {NeuronsIn::cache, NeuronsIn::pages, NeuronsIn::stream}) {
     Kept kept(in, GiB, 0.25);
     ASSERT_FALSE(kept.reads.empty());
-    for (const ReadRequest& request : kept.reads) EXPECT_FALSE(request.blocks_issuer);
+    for (const ReadRequest& request : kept.reads) EXPECT_EQ(request.page_fault, PageFault::none);
     kept.reads.clear();
     kept.read(kept.cache().blocks() - 1, kept.cache().take_slot());
     ASSERT_EQ(kept.reads.size(), 1u);
-    EXPECT_EQ(kept.reads[0].blocks_issuer, in == NeuronsIn::pages);
+    EXPECT_EQ(kept.reads[0].page_fault == PageFault::waits, in == NeuronsIn::pages);
     EXPECT_EQ(kept.reads[0].issuer, UnitId{0});
   }
 }
