@@ -24,6 +24,7 @@ PagePlan::PagePlan(std::vector<bool> mapped, std::uint32_t window, std::uint32_t
 void PagePlan::begin_phase() {
   ++phase_;
   item_ = 0;
+  earlier_users_.clear();
   while (!reads_.empty() && reads_.front().state == PageRead::State::landed) reads_.pop_front(), ++first_read_;
 }
 
@@ -37,6 +38,7 @@ std::optional<std::vector<PageStep>> PagePlan::touch(std::span<const std::uint32
       ++misses_;
       if (!read_around(page)) return std::nullopt;
     }
+    if (pages_[page].phase == phase_ && !own(page)) earlier_users_.emplace(page, pages_[page].item);
     pages_[page].phase = phase_;
     pages_[page].item = item_;
     if (marked_[page]) {  // first what comes, then the wait for what is touched
@@ -122,7 +124,11 @@ bool PagePlan::give_up_oldest(PageRead& read, std::uint32_t number) {
   resident_.erase(victim);
   marked_[victim] = false;
   read.evict.push_back(victim);
-  if (gone.phase == phase_ && (read.after_items.empty() || read.after_items.back() != gone.item)) read.after_items.push_back(gone.item);
+  if (gone.phase == phase_) {
+    if (read.after_items.empty() || read.after_items.back() != gone.item) read.after_items.push_back(gone.item);
+    const auto [first, last] = earlier_users_.equal_range(victim);
+    for (auto user = first; user != last; ++user) read.after_items.push_back(user->second);
+  }
   depend(read, gone.changed);
   gone.changed = number;
   return true;

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -82,6 +83,8 @@ class PagePlan {
   std::uint32_t reclaimed_;  // pages that go together where one has to
   RecencyList resident_;
   std::vector<Page> pages_;
+  std::multimap<std::uint32_t, std::uint32_t> earlier_users_;  // page to items of this phase, but for the last: units share pages at the
+                                                               // borders of their rows
   std::deque<PageRead> reads_;  // but for the first ones, which have landed
   std::uint32_t first_read_ = 1, phase_ = 0, item_ = 0;
   std::vector<PageStep> steps_;  // of the item at hand

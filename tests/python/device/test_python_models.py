@@ -63,8 +63,9 @@ def test_bytes_moved_do_not_depend_on_who_moves_them(native):
 
 
 def test_a_flash_in_python_decides_the_speed_of_paging(native):
-    """What 450 us more of latency cost is a whole number of waits for flash."""
-    fast, slow = (decode_s(phone("ufs", **FLASH | {"latency": f"{us} us"}), PAGING, models=[SteadyFlash]) for us in (50, 500))
+    """What 450 us more of latency cost is a whole number of waits for flash, where nothing is read ahead."""
+    paging = PAGING | {"engine.read_ahead": "8 KiB"}
+    fast, slow = (decode_s(phone("ufs", **FLASH | {"latency": f"{us} us"}), paging, models=[SteadyFlash]) for us in (50, 500))
     waits = (slow - fast) / 450e-6
     assert waits >= 1 and waits == pytest.approx(round(waits), abs=1e-3)
 

@@ -122,6 +122,17 @@ TEST(PagePlan, an_item_without_room_for_its_pages_is_refused) {
   EXPECT_FALSE(plan.touch(range(20, 29)));
 }
 
+// Rows of two units end and begin on one page: whoever brings another in its place waits for both.
+TEST(PagePlan, a_read_waits_for_all_items_that_compute_with_what_it_gives_up) {
+  PagePlan plan = plan_of(64, 8, 1);
+  touch(plan, {0});
+  touch(plan, {0});
+  touch(plan, range(10, 17));
+  const PageRead& read = plan.read(touch(plan, {30}).at(0).read);
+  EXPECT_THAT(read.evict, ElementsAre(0));
+  EXPECT_THAT(read.after_items, testing::UnorderedElementsAre(0, 1));
+}
+
 TEST(PagePlan, nothing_is_resident_after_all_was_forgotten) {
   PagePlan plan = plan_of(64, 64);
   const std::vector<PageStep> steps = touch(plan, range(0, 33));
