@@ -22,7 +22,7 @@ class MmapResidency final : public Residency {
   Task<void> load() override;
   View view(const Weight& weight, std::uint32_t expert) const override;
   Bytes item_bytes() const override { return options_.read_ahead; }
-  // The smallest working set is the pages of one item and their read-ahead.
+  // The smallest working set is the pages of one item: read-ahead takes what else there is.
   void check_room(const UnitQueues& phase) const override;
   // Throws ConfigError as check_room() does, for items whose pages follow from data: rows of an embedding.
   void plan(const UnitQueues& phase) override;
@@ -60,13 +60,13 @@ class MmapResidency final : public Residency {
   Lease range_;  // of the whole packed file; page p of the file lies at p * kPageSize
   FileId file_{};
   Bytes file_size_ = 0;
-  std::vector<bool> mapped_;      // pages that belong to managed weights: read-ahead stops at others
+  std::vector<bool> mapped_;  // pages that belong to managed weights: read-ahead stops at others
   enum class Backing : std::uint8_t { none, coming, there };
-  std::vector<Backing> memory_;   // of each page: a read that brings it may be under way
-  std::optional<PagePlan> plan_;  // made by load(), when the budget's rest is known
-  bool unsure_ = false;           // a read failed, or the phase did: what is there may not be what the plan says
-  bool abandoned_ = false;        // the phase failed
-  std::uint32_t forgotten_ = 0;   // reads that count for nothing, and have not landed
+  std::vector<Backing> memory_;                     // of each page: a read that brings it may be under way
+  std::optional<PagePlan> plan_;                    // made by load(), when the budget's rest is known
+  bool unsure_ = false;                             // a read failed, or the phase did: what is there may not be what the plan says
+  bool abandoned_ = false;                          // the phase failed
+  std::uint32_t forgotten_ = 0;                     // reads that count for nothing, and have not landed
   std::vector<Step> steps_;                         // of the current phase, in plan order
   std::vector<std::vector<std::uint32_t>> number_;  // [unit][item] to plan order
   Signal moved_;

@@ -141,8 +141,7 @@ void PagePlan::depend(PageRead& read, std::uint32_t earlier) const {
 void PagePlan::wait_for(std::uint32_t number) {
   if (landed(number)) return;
   const bool waited_for = !read(number).ahead;  // by who issues it
-  const bool known = std::ranges::any_of(
-      steps_, [&](const PageStep& step) { return step.read == number && (waited_for || !step.issues); });
+  const bool known = std::ranges::any_of(steps_, [&](const PageStep& step) { return step.read == number && (waited_for || !step.issues); });
   if (!known) steps_.push_back({number, false});
 }
 

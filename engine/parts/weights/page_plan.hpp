@@ -1,6 +1,7 @@
 // Which pages of a mapped file come and go, decided in the order in which they are touched: LRU, and read-ahead as Linux does it
 // (mm/filemap.c, mm/readahead.c). A page that is not there brings the window around it. One page of each window is marked: who touches
-// it has the next window read, and does not wait for it. Where there is no room left, 32 pages go at once.
+// it has the next window read, and does not wait for it. Where there is no room left, 32 pages go at once,
+// or an eighth of a small room, which would else be emptied.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -49,7 +50,7 @@ class PagePlan {
     std::vector<std::uint32_t> pages;  // that were resident, in the order of the file
     std::uint32_t reads = 0;           // that have begun and not landed
   };
-  // Nothing is resident any more.
+  // Nothing is resident any more, and what is under way counts for nothing.
   Forgotten forget();
 
   PageRead& read(std::uint32_t number) { return reads_.at(number - first_read_); }  // Requires: decided in this phase, or not landed before
@@ -85,7 +86,7 @@ class PagePlan {
   std::vector<Page> pages_;
   std::multimap<std::uint32_t, std::uint32_t> earlier_users_;  // page to items of this phase, but for the last: units share pages at the
                                                                // borders of their rows
-  std::deque<PageRead> reads_;  // but for the first ones, which have landed
+  std::deque<PageRead> reads_;                                 // but for the first ones, which have landed
   std::uint32_t first_read_ = 1, phase_ = 0, item_ = 0;
   std::vector<PageStep> steps_;  // of the item at hand
   std::uint64_t hits_ = 0, misses_ = 0;
