@@ -210,11 +210,14 @@ Task<void> MmapResidency::carry_out(std::uint32_t number, UnitId issuer) {
   for (const std::uint32_t earlier : read.after_items) {
     while (computes(earlier)) co_await moved_.changed();
   }
+  while (!plan_->gave_up(read.after_room) && !abandoned_) co_await moved_.changed();
   if (abandoned_ || read.forgotten) {
     land(read, {Code::io_error, "given up"});
     co_return;
   }
   give_up(read.evict);
+  read.state = PageRead::State::gave_up;
+  if (!read.evict.empty()) moved_.notify();
   land(read, co_await read_pages(read, issuer));
 }
 

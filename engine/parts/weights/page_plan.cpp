@@ -105,6 +105,9 @@ bool PagePlan::bring(std::uint32_t page, PageRead& read) {
     std::uint32_t gone = 0;
     while (gone < reclaimed_ && give_up_oldest(read, number)) ++gone;
     if (gone == 0) return false;
+    room_from_ = number;
+  } else if (room_from_ != number && !gave_up(room_from_)) {
+    read.after_room = room_from_;
   }
   depend(read, pages_[page].changed);
   pages_[page].changed = number;
@@ -156,7 +159,7 @@ PagePlan::Forgotten PagePlan::forget() {
   marked_.assign(marked_.size(), false);
   for (PageRead& read : reads_) {
     if (read.state == PageRead::State::planned) read.state = PageRead::State::landed;
-    read.forgotten = read.state == PageRead::State::begun;
+    read.forgotten = read.state != PageRead::State::landed;
     gone.reads += read.forgotten;
   }
   return gone;

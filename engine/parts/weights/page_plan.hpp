@@ -17,11 +17,12 @@ namespace vitro {
 
 // Pages that come together, and those that go for them.
 struct PageRead {
-  enum class State : std::uint8_t { planned, begun, landed };
+  enum class State : std::uint8_t { planned, begun, gave_up, landed };
 
   std::vector<std::uint32_t> evict, load;  // in the order decided
   std::vector<std::uint32_t> after_reads;  // earlier ones that brought what this one gives up, or gave up what it brings
   std::vector<std::uint32_t> after_items;  // earlier items of its phase that compute with what it gives up
+  std::uint32_t after_room = 0;            // the earlier one that gave up what this one's pages take the place of; 0: there was room
   std::uint32_t phase = 0;
   bool ahead = false;  // who issues it does not wait for it
   State state = State::planned;
@@ -55,7 +56,8 @@ class PagePlan {
 
   PageRead& read(std::uint32_t number) { return reads_.at(number - first_read_); }  // Requires: decided in this phase, or not landed before
   const PageRead& read(std::uint32_t number) const { return reads_.at(number - first_read_); }
-  bool landed(std::uint32_t number) const { return number < first_read_ || reads_[number - first_read_].state == PageRead::State::landed; }
+  bool landed(std::uint32_t number) const { return reached(number, PageRead::State::landed); }
+  bool gave_up(std::uint32_t number) const { return reached(number, PageRead::State::gave_up); }  // what it had to
 
   std::uint32_t phase() const { return phase_; }  // as PageRead::phase
   std::uint32_t capacity() const { return capacity_; }
@@ -68,6 +70,9 @@ class PagePlan {
     std::uint32_t phase = 0, item = 0;  // that computed with it last
   };
 
+  bool reached(std::uint32_t number, PageRead::State state) const {
+    return number < first_read_ || reads_[number - first_read_].state >= state;
+  }
   bool own(std::uint32_t page) const { return pages_[page].phase == phase_ && pages_[page].item == item_; }
   bool read_around(std::uint32_t page);
   void read_ahead(std::uint32_t page);
@@ -88,6 +93,7 @@ class PagePlan {
                                                                // borders of their rows
   std::deque<PageRead> reads_;                                 // but for the first ones, which have landed
   std::uint32_t first_read_ = 1, phase_ = 0, item_ = 0;
+  std::uint32_t room_from_ = 0;  // the last read that gave up pages; others may take their place
   std::vector<PageStep> steps_;  // of the item at hand
   std::uint64_t hits_ = 0, misses_ = 0;
 };

@@ -160,8 +160,8 @@ class MmapResidencyTest : public testing::Test {
 };
 
 TEST_F(MmapResidencyTest, kernels_see_the_file_under_every_budget_and_timing) {
-  for (const std::uint32_t pages : {3u, 4u, 6u, 9u, 12u, 20u, 64u}) {
-    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+  for (const std::uint32_t pages : {3u, 4u, 6u, 9u, 12u, 20u, 32u, 48u, 64u}) {
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       const Outcome out = run(seed, pages * kPageSize);
       EXPECT_EQ(out.wrong, 0u);
       EXPECT_GT(out.calls, 50u);

@@ -197,5 +197,40 @@ TEST(PagePlan, random_touches_keep_what_items_compute_with) {
   }
 }
 
+// Of the reads that have what they wait for, any may be next: a late one that gives up pages keeps those that count on its room.
+TEST(PagePlan, reads_in_any_order_that_they_allow_stay_within_the_room) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Rng rng(seed);
+    const auto room = static_cast<std::uint32_t>(12 + rng.below(100));
+    PagePlan plan(std::vector<bool>(256, true), static_cast<std::uint32_t>(1 + rng.below(40)), room);
+    std::set<std::uint32_t> there;
+    for (int phase = 0; phase < 10; ++phase) {
+      plan.begin_phase();
+      std::vector<std::uint32_t> waiting;
+      for (int item = 0; item < 10; ++item) {
+        const auto first = static_cast<std::uint32_t>(rng.below(248));
+        for (const PageStep& step : touch(plan, range(first, first + 1 + static_cast<std::uint32_t>(rng.below(8))))) {
+          if (step.issues) waiting.push_back(step.read);
+        }
+      }
+      while (!waiting.empty()) {
+        std::vector<std::uint32_t> may_run;
+        std::ranges::copy_if(waiting, std::back_inserter(may_run), [&](std::uint32_t number) {
+          const PageRead& read = plan.read(number);
+          return plan.gave_up(read.after_room) && std::ranges::all_of(read.after_reads, [&](std::uint32_t n) { return plan.landed(n); });
+        });
+        ASSERT_FALSE(may_run.empty()) << "reads wait for each other, seed " << seed;
+        const std::uint32_t number = may_run[rng.below(may_run.size())];
+        PageRead& read = plan.read(number);
+        for (const std::uint32_t page : read.evict) there.erase(page);
+        there.insert(read.load.begin(), read.load.end());
+        read.state = PageRead::State::landed;
+        std::erase(waiting, number);
+        ASSERT_LE(there.size(), room) << "seed " << seed;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace vitro
