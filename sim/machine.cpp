@@ -153,10 +153,10 @@ std::vector<std::string> SimMachine::chosen_units(const SimOptions& options) {
     return options.unit_names;
   }
   std::vector<std::string> names;
-  const std::string& fastest = soc_.processors().front().core_class;
+  const Processor& fastest = soc_.processors().front();
   for (const Processor& processor : soc_.processors()) {
     const bool cpu = processor.kind == UnitKind::core;
-    if (options.alike && !names.empty() && (!cpu || processor.core_class != fastest)) break;
+    if (options.alike && !names.empty() && !(cpu && processor.as_fast_as(fastest))) break;
     if (options.threads == 0 || (cpu && names.size() < options.threads)) names.push_back(processor.name);
   }
   if (names.size() < options.threads && !options.alike) {

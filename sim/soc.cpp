@@ -241,6 +241,17 @@ std::vector<std::string> Soc::unread_parameters(const std::string& file) const {
   return lines;
 }
 
+bool Processor::as_fast_as(const Processor& other) const {
+  if (core_class == other.core_class) return true;
+  const auto rates = [](const Processor& core) {
+    const auto table = core.params->tables().find("macs_per_cycle");
+    return table == core.params->tables().end() ? std::map<std::string, double, std::less<>>{} : table->second.values;
+  };
+  constexpr std::string_view kLink = "core_bandwidth";
+  return model->clock().value == other.model->clock().value && rates(*this) == rates(other) &&
+         params->bandwidth(kLink).value == other.params->bandwidth(kLink).value;
+}
+
 DeviceSummary Soc::summary() const {
   DeviceSummary summary{name_, description_, {}, 0, 0, {}};
   for (const Processor& processor : processors_) {

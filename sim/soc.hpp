@@ -30,6 +30,10 @@ struct Processor {
   UnitKind kind = UnitKind::core;  // by the block that it stands in, whoever made its model
   std::unique_ptr<hw::ComputeModel> model;
   const hw::Params* params = nullptr;
+
+  // Whether a core computes and reads as fast as another one, whatever it costs to wake them: the cores of a calibrated machine are two
+  // classes, that of the policy and the others. Requires: both are cores.
+  bool as_fast_as(const Processor& other) const;
 };
 
 // What it costs to wake the policy on a core that computes. A thread of its own takes the core from a call in progress and gives it

@@ -178,6 +178,22 @@ TEST(SimMachine, units_are_named_fastest_first_and_can_be_chosen) {
   EXPECT_EQ(chosen.machine().units[1]->caps().id, UnitId{1});
 }
 
+// A calibrated machine has a class for the core that the policy shares, and one for the others.
+TEST(SimMachine, cores_that_cost_more_to_wake_are_as_fast) {
+  const auto units = [](const std::string& others) {
+    const std::string shared = "cores: 1, core_bandwidth: 10 GB/s, cluster_bandwidth: 16 GB/s, call_overhead: 0 us, ";
+    const std::string fastest = "class: big, wake_up: 0 us, hand_back: 0 us, clock: 1 GHz, macs_per_cycle_otherwise: 1";
+    SimOptions options = round_options({"cpu.clusters=[{" + shared + fastest + "}, {" + shared + others + "}]"});
+    options.threads = 4;
+    options.alike = true;
+    return Simulation(options).machine().units.size();
+  };
+  const std::string wakes = "class: others, wake_up: 5 us, hand_back: 2 us, ";
+  EXPECT_EQ(units(wakes + "clock: 1 GHz, macs_per_cycle_otherwise: 1"), 2u);
+  EXPECT_EQ(units(wakes + "clock: 0.9 GHz, macs_per_cycle_otherwise: 1"), 1u);
+  EXPECT_EQ(units(wakes + "clock: 1 GHz, macs_per_cycle_otherwise: 1, macs_per_cycle: {float.f32: 2}"), 1u);
+}
+
 // One core busy 6 of 10 us and reading 60 KB meanwhile, then a read of 4 KiB that takes 12 us alone.
 Task<void> work_then_read(Machine* machine, FileId file) {
   Chain chain{test_call(6000, 60'000)};

@@ -1,10 +1,10 @@
 """Configurations drawn by seed: parts, formats, batch, prompt length and budgets, in combinations that nobody wrote down. Each function
-draws one section of an engine, as dotted keys. Sections that came later are given generators of their own, so that seeds keep the cases
-that they had."""
+draws one section of an engine, as dotted keys; `sections` has more of them."""
 import json
 import random
 
 from ..base.trees import nested
+from . import sections
 
 SCHEMES = ("f16", "q8_0", "q4_0", "w4g64z", "w2g64z")
 WORDS = "Once upon a time there was a little dog who liked to play in the park with a big red ball and a cat".split()
@@ -23,25 +23,15 @@ def case(seed, machine="virtual", device=None):
     layers = rng.randint(1, 3)
     other = random.Random(f"family {seed}").random() < 0.3 and (kind == "dense" or layers > 1)
     leading = int(other and kind == "mixture")  # layers before those with experts
-    engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
-    engine |= coded(rng, engine) | activations(rng) | exact_tables(random.Random(f"exact tables {seed}"), engine)
-    engine |= parts(rng, kind, machine, [LOADS] * (layers - leading)) | kv_place(rng) | methods(rng)
-    engine |= staged(rng, engine) | resident(rng, engine)
-    engine |= by_layer(random.Random(f"by layer {seed}"), engine, layers, EXPERTS if kind == "mixture" else 1, leading)
-    engine |= shapes(random.Random(f"shapes {seed}"), engine) | fused(random.Random(f"fused {seed}"), engine)
-    engine |= together(random.Random(f"together {seed}"), engine)
-    engine |= depth(random.Random(f"depth {seed}"), engine)
-    engine |= expert_cache(random.Random(f"expert cache {seed}"), kind, engine)
-    engine |= neurons_ahead(random.Random(f"neurons ahead {seed}"), kind, engine)
-    if machine == "virtual" and random.Random(f"hexagon {seed}").random() < 0.4:
-        engine = json.loads(json.dumps(engine).replace('"npu"', '"hexagon"'))  # its stand-in
-    engine |= checked(random.Random(f"checksums {seed}"), engine)
+    engine = _engine(rng, seed, machine, kind, scheme, layers, leading)
     if "kv.dram_tokens" in engine:
         engine["kv.dram_tokens"] = rng.choice((0, 3, 8))
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, 14)]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     reward = judged(random.Random(f"scaling {seed}"), workload, layers, scheme)
     adapters = adapted(random.Random(f"adapters {seed}"), engine, workload)
+    if "scaling" not in workload:
+        sections.lengths(random.Random(f"lengths {seed}"), workload)
     memory = {"budget": f"{2 ** rng.uniform(20, 24) / 2 ** 20:.3f} MiB"} if rng.random() < 0.3 else {}
     if not memory and engine.get("weights.kind", "dram") != "dram" and rng.random() < 0.6:
         memory = {"ffn_in_dram": f"{rng.choice((0, 25, 50, 100))}%"}
@@ -53,6 +43,32 @@ def case(seed, machine="virtual", device=None):
             "model": {"kind": kind, "seed": rng.randint(1, SHAPES), "layers": layers, "format": scheme} |
             ({"other": True} if other else {})}
     return case | reward | adapters | {"experiment": tree}
+
+
+def _engine(rng, seed, machine, kind, scheme, layers, leading):
+    """leading: layers before those with experts. A section that came after others has a generator of its own."""
+    def own(section):
+        return random.Random(f"{section} {seed}")
+    experts = [LOADS] * (layers - leading)
+    engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
+    engine |= coded(rng, engine) | activations(rng) | exact_tables(own("exact tables"), engine)
+    engine |= sections.contracts(own("contracts"), scheme, engine) | sections.attention(own("attention"))
+    engine |= parts(rng, kind, machine, experts) | kv_place(rng) | methods(rng)
+    engine |= sections.offload(own("offload"), machine, engine)
+    engine |= staged(rng, engine) | resident(rng, engine)
+    engine |= by_layer(own("by layer"), engine, layers, EXPERTS if kind == "mixture" else 1, leading)
+    for section in (shapes, fused, together, depth):
+        engine |= section(own(section.__name__), engine)
+    engine |= expert_cache(own("expert cache"), kind, engine) | neurons_ahead(own("neurons ahead"), kind, engine)
+    engine |= sections.caches(own("caches"), engine, experts)
+    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image):
+        engine |= section(own(section.__name__), engine)
+    engine |= sections.layout(own("layout"), scheme, engine) | sections.accelerators_contract(own("accelerator"), scheme, engine)
+    if "gpu" in engine["placement.units"]:
+        engine = {"products.numerics": "a16"} | engine  # its own one, where none is asked for
+    if machine == "virtual" and own("hexagon").random() < 0.4:
+        engine = json.loads(json.dumps(engine).replace('"npu"', '"hexagon"'))  # its stand-in
+    return engine | checked(own("checksums"), engine)
 
 
 def numerics(rng, scheme):

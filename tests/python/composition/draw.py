@@ -2,11 +2,12 @@
 import random
 from dataclasses import dataclass
 
-import drawn_sections as sections
 from cells import DEVICE, JUDGED
+from conversations import conversation
 from drawn_models import ADAPTERS, MODELS
 from families import OTHERS, UNLIKE
 from vitro.base.trees import nested
+from vitro.torture import sections
 from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, checked, coded, depth, exact_tables, expert_cache, fused, kv,
                                 kv_place, methods, neurons_ahead, numerics, parts, resident, shapes, staged, together)
 
@@ -64,7 +65,7 @@ def draw(seed, loads):
     judged = _judged(own("judged"), workload)
     if not judged:
         names = ("none", *ADAPTERS) if "lora.order" in engine else ()
-        sections.conversation(own("conversation"), workload, names)
+        conversation(own("conversation"), workload, names)
     memory = {} if judged else _memory(own("memory"), model, engine)
     tree = {"experiment": f"drawn_{seed}", "machine": machine, "engine": nested(engine), "workload": workload, "memory": memory}
     if machine == "sim":

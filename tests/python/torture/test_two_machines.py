@@ -1,13 +1,12 @@
 """Faults that lose nothing change no decision: host and sim decide alike under one plan, and as without it."""
 import random
 
-import drawn_sections as sections
 import pytest
 import vitro
 from conftest import ROOT
 from drawn_models import ADAPTERS, Files
 from families import SHAPES
-from vitro.torture import draw
+from vitro.torture import draw, sections
 
 QUICKSTART = ROOT / "experiments/quickstart.yaml"
 MIXTURE = {"model": str(ROOT / "configs/models/embedded/stories-moe-6m.f16.gguf")}

@@ -1,7 +1,6 @@
-"""Sections of a drawn configuration that torture does not draw, each as dotted keys: contracts, caches, static graphs, placements that few
-have, and workloads of several requests. Each is given a generator of its own."""
+"""More sections of a drawn configuration, each as dotted keys: contracts, caches, static graphs, and placements that few have. Each is
+given a generator of its own."""
 
-WORDS = "They were happy and the sun was warm so her mother said let us go home now".split()
 SAMPLING = ({"temperature": 0.7}, {"temperature": 1, "top_k": 5}, {"temperature": 1.3, "top_p": 0.8})
 
 
@@ -132,17 +131,19 @@ def loads(rng, engine):
 
 
 def offload(rng, machine, engine):
-    """In place of cores alone: an accelerator that has their matmuls, those of prompts, or a share, as a GPU has; on host a second core."""
+    """In place of cores alone: an accelerator that has their matmuls, those of prompts, or a share, as a GPU of the simulated phone has; on
+    host a second core."""
     if engine.get("placement.kind", "cores") != "cores" or "placement.unit" in engine or engine["ffn.kind"] == "experts":
         return {}
-    unit, cores = ("npu", engine["placement.units"]) if machine == "sim" else ("cpu1", engine["placement.units"])
+    unit, cores = "cpu1" if machine == "host" else "npu", engine["placement.units"]
     ways = [{"placement.kind": "prompts", "placement.unit": unit, "placement.outliers": rng.choice(("0%", "10%", "60%"))},
             {"placement.kind": "matmuls", "placement.unit": unit}]
     if machine == "host":
         ways += [{"placement.kind": "cores", "placement.units": ["cpu0", "cpu1"]}] * 2
     else:
-        ways += [{"placement.units": [*cores, "npu"]}, {"placement.units": [*cores, "gpu"]},
-                 {"placement.kind": "matmuls", "placement.unit": "gpu"}]
+        ways += [{"placement.units": [*cores, "npu"]}]
+    if machine == "sim":
+        ways += [{"placement.units": [*cores, "gpu"]}, {"placement.kind": "matmuls", "placement.unit": "gpu"}]
     return rng.choice(ways) if rng.random() < 0.7 else {}
 
 
@@ -161,45 +162,3 @@ def lengths(rng, workload):
         workload["sampling"] = rng.choice(SAMPLING)
     if rng.random() < 0.2:
         workload["stop_at_eos"] = True
-
-
-def conversation(rng, workload, adapters=()):
-    """Several requests of one process, some of which go on from sequences that earlier ones kept; or a sequence that is restored in a
-    second run. adapters: names of which each request may have one."""
-    way = rng.random()
-    if way > 0.35:
-        return
-    def words():
-        return " ".join(WORDS[:rng.randint(1, len(WORDS))])
-    if way < 0.1:
-        _alone(workload)
-        workload["restore_kv"] = "of the same composition"
-        return
-    requests, kept = [], {}
-    alone = rng.random() < 0.7  # as sequences that are kept have to be
-    if alone:
-        _alone(workload)
-    for _ in range(rng.randint(2, 4)):
-        request, goes_on = {"prompt": words()}, alone and kept and rng.random() < 0.7
-        adapter = rng.choice(adapters) if adapters else None
-        if goes_on:
-            request["continue"] = rng.choice(sorted(kept))
-            adapter = kept[request["continue"]]
-            if rng.random() < 0.2:
-                del request["prompt"]
-        if adapter:
-            request["adapter"] = adapter
-        if alone and rng.random() < 0.7:
-            request["keep_as"] = rng.choice("ab")
-            kept[request["keep_as"]] = adapter
-        requests.append(request)
-    workload |= {"requests": requests, "kept_in": rng.choice(("dram", "flash"))}
-    most = workload["output_tokens"]
-    workload["output_tokens"] = min(most, 4) if isinstance(most, int) else [min(length, 4) for length in most]
-
-
-def _alone(workload):
-    workload["batch"] = 1
-    for key in ("output_tokens", "adapter"):
-        if isinstance(workload.get(key), list):
-            workload[key] = workload[key][0]
