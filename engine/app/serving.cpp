@@ -45,8 +45,9 @@ std::optional<std::string> prompt_text(const Experiment& experiment, const Loade
 }
 
 Task<void> serve_all(Serving serving, std::vector<GenerationRequest> requests, ServingWatch* watch) {
-  co_await serving.decoder->load();
+  // First what stays as a whole: a cache of the model's weights takes what there is left.
   if (serving.sample_scorer != nullptr && serving.sample_scorer->scorer() != nullptr) co_await serving.sample_scorer->scorer()->load();
+  co_await serving.decoder->load();
   watch->loaded();
   FfnStage* const ffn = serving.decoder->ffn.stage();
   for (GenerationRequest& request : requests) {

@@ -121,8 +121,8 @@ Task<void> request_once(Bench* bench, Engine* engine, bool greedy, Tokens* token
 }
 
 Task<void> load_engine(Engine* engine, bool* loaded) {
-  co_await engine->decoder.load();
   if (Scorer* const judge = engine->judge()) co_await judge->load();
+  co_await engine->decoder.load();
   *loaded = true;
 }
 

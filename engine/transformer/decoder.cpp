@@ -215,7 +215,8 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
   compute_parts_on_core(*decoder.graphs, engine.fuse, machine, *decoder.placement);
 
   const Bytes staged = decoder.placement->stages_kv() ? staging_bytes(model, engine.kv, limits) : 0;
-  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, kv + staged};
+  const Bytes copied = copy != nullptr ? bytes_of(*copy) : 0, later = kv + staged + copied;
+  const WeightsSetup weights_setup{machine, weights, model, engine.weights, *decoder.placement, memory.ffn_in_dram, later};
   decoder.residency = weights_kinds().find(engine.weights.kind)->make(weights_setup, engine.ffn);
   check_parts(engine, *decoder.residency);
   if (copy != nullptr) decoder.copy = std::make_unique<DenseResidency>(machine, *copy);
@@ -249,10 +250,10 @@ Decoder make_decoder(Machine& machine, const EngineConfig& engine, const MemoryC
         std::make_unique<EmbeddingRows>(machine, all_weights.get(Role::token_embedding), limits.max_rows, units.front()->caps().id);
   }
   TransformerOptions options = transformer_options(engine, limits, decoder);
-  // A cache of weights takes all that is not kept free for keys and values; weights that stay come later.
+  // A cache of weights takes all that is not kept free for what comes later; weights that stay come later, too.
   options.claimed = staged;
   if (decoder.residency->stays()) {
-    options.claimed += bytes_of(weights) + (copy != nullptr ? bytes_of(*copy) : 0);
+    options.claimed += bytes_of(weights) + copied;
   } else {
     options.kv_room = kv;
   }

@@ -16,7 +16,7 @@ struct ExpertCacheOptions {
   AdmissionRule admission = AdmissionRule::rule;
   Bytes budget = 0;                   // of all slots; 0: what memory leaves
   std::optional<double> ffn_in_dram;  // share of the FFNs' bytes that slots may take
-  Bytes keep_free = 0;                // of memory's budget, for what is leased later (KV)
+  Bytes keep_free = 0;                // of memory's budget, for what is leased later (KV, an accelerator's copy)
   UnitId reader{};                    // the core that issues reads
   std::uint32_t reads_in_flight = 8;
   bool look_ahead = false;            // experts of the next layer are read before its router has chosen

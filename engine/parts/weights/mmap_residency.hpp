@@ -12,7 +12,7 @@ namespace vitro {
 struct MmapOptions {
   Bytes read_ahead = 128 * KiB;       // the window that one fault reads (Linux's default read_ahead_kb)
   std::optional<double> ffn_in_dram;  // map the FFN alone, with a cache for this share of it; all else is loaded up front
-  Bytes keep_free = 0;                // without a share the cache takes what the budget leaves, but for this (KV to come)
+  Bytes keep_free = 0;                // without a share the cache takes what the budget leaves, but for this (KV, an accelerator's copy)
 };
 
 class MmapResidency final : public Residency {

@@ -10,7 +10,7 @@ namespace vitro {
 
 struct StreamOptions {
   std::optional<double> ffn_in_dram;  // share of FFN bytes that stays; else what the budget leaves
-  Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
+  Bytes keep_free = 0;                // of the budget, for what is leased later (KV, an accelerator's copy)
   UnitId reader{};                    // the core that issues reads
   bool experts_at_once = false;       // a buffer for each expert of a layer: one item may need several of them
 };

@@ -13,7 +13,7 @@ struct WeightsSetup {
   const WeightsConfig& config;
   const UnitPlacement& placement;
   std::optional<double> ffn_in_dram;  // share of FFN bytes that may stay; none: what the budget leaves room for
-  Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
+  Bytes keep_free = 0;                // of the budget, for what is leased later (KV, an accelerator's copy)
 };
 
 }  // namespace vitro

@@ -15,13 +15,21 @@ WatchedRule::WatchedRule(std::unique_ptr<Eviction> rule, const EvictionOptions& 
 
 WatchedRule::~WatchedRule() { std::erase(shadow_.rules_, this); }
 
+void WatchedRule::settle_gone(std::optional<std::uint32_t> came) {
+  const bool made_room = came && came == newcomer_;
+  if (gone_ && !made_room) aside_.insert(*gone_);
+  gone_.reset();
+}
+
 void WatchedRule::check_known(const char* what, std::uint32_t block) {
   ++shadow_.calls;
+  settle_gone();
   if (!known_.contains(block)) shadow_.found(fmt::format("block {} is {}, and is not resident", block, what));
 }
 
 void WatchedRule::insert(std::uint32_t block) {
   ++shadow_.calls;
+  settle_gone(block);
   if (known_.contains(block)) shadow_.found(fmt::format("block {} came, and was resident", block));
   const bool was_hot = aside_.erase(block) > 0;
   known_.insert(block);
@@ -48,8 +56,9 @@ void WatchedRule::erase(std::uint32_t block) {
   check_known("given up", block);
   known_.erase(block);
   pinned_.erase(block);
-  const bool goes = leaving_.erase(block) > 0 || chosen_ == block || any_may_go_;
-  if (shadow_.by_neuron() && !goes) aside_.insert(block);
+  const bool goes = leaving_.erase(block) > 0 || chosen_ == block;
+  if (shadow_.by_neuron() && !goes) gone_ = block;
+  if (!any_may_go_) settle_gone();
   chosen_.reset();
   any_may_go_ = false;
   EvictionWrapper::erase(block);
@@ -64,6 +73,8 @@ void WatchedRule::leave(std::uint32_t block) {
 
 void WatchedRule::newcomer(std::uint32_t block) {
   ++shadow_.calls;
+  settle_gone();
+  newcomer_ = block;
   if (known_.contains(block) || aside_.contains(block)) shadow_.found(fmt::format("block {} is to come, and is resident", block));
   EvictionWrapper::newcomer(block);
 }
@@ -122,6 +133,7 @@ void WatchedRule::hold_against(const NeuronCache& cache) {
                               cache.size()));
   }
   if (!pinned_.empty()) shadow_.found(fmt::format("{} blocks stay pinned, and nothing runs", pinned_.size()));
+  gone_.reset();
   aside_ = std::move(hot);
 }
 

@@ -35,6 +35,7 @@ class WatchedRule final : public EvictionWrapper {
  private:
   std::optional<std::uint32_t> check_victim(std::optional<std::uint32_t> victim, const std::function<bool(std::uint32_t)>& held);
   void check_known(const char* what, std::uint32_t block);
+  void settle_gone(std::optional<std::uint32_t> came = {});
 
   ShadowRules& shadow_;
   EvictionOptions options_;
@@ -43,7 +44,8 @@ class WatchedRule final : public EvictionWrapper {
   std::set<std::uint32_t> pinned_;  // neurons that came for the layer in work
   std::set<std::uint32_t> leaving_; // that the rule gave up, and that have to go
   std::optional<std::uint32_t> chosen_;  // the last victim
-  bool any_may_go_ = false;  // the rule had none, and the newcomer stays at any price
+  bool any_may_go_ = false;  // the rule had none, and the newcomer may stay at any price
+  std::optional<std::uint32_t> newcomer_, gone_;  // gone_: for the newcomer if that comes next, else it has become hot
 };
 
 // Puts a WatchedRule before every rule that is made as long as this lives, in this process. Policy thread only.

@@ -7,6 +7,7 @@ import pytest
 from vitro.torture import draw, swarm
 
 FEW, ALL = 24, 300
+PAGES_BESIDE_REWARD = 6281  # pages took the room of the reward model's weights, and the first step was over budget
 LEADING_DENSE_HOT = 96  # hot neurons of a mixture whose first layer is dense, as a graph: it was made for that layer, and crashed
 
 
@@ -41,6 +42,12 @@ def test_drawn_cases_on_the_other_machines_do_so_too(folder):
 def test_graphs_of_hot_neurons_are_of_layers_that_have_neurons(folder):
     case = draw.case(LEADING_DENSE_HOT)
     assert case["model"]["other"] and case["model"]["kind"] == "mixture" and case["experiment"]["engine"]["placement"]["unit"] == "hexagon"
+    assert swarm.run(case, folder)["outcome"] != "WRONG"
+
+
+def test_pages_leave_room_for_a_reward_model(folder):
+    case = draw.case(PAGES_BESIDE_REWARD)
+    assert case["reward"] and case["experiment"]["memory"]["budget"] and case["experiment"]["engine"]["weights"]["kind"] == "paged"
     assert swarm.run(case, folder)["outcome"] != "WRONG"
 
 

@@ -26,7 +26,7 @@ struct NeuronStoreOptions {
   Bytes staging = 4 * MiB;            // for blocks on their way, beside the cache: as many as it holds with their padding
   double streamed = 0;                // of an FFN's neurons: room for hot ones that are read for every step, of what may stay
   bool whole_waves = false;           // nothing is copied while blocks are on their way: each lands beside `staging`
-  Bytes keep_free = 0;                // of the budget, for what is leased later (KV)
+  Bytes keep_free = 0;                // of the budget, for what is leased later (KV, an accelerator's copy)
   bool holds_all = false;             // every neuron stays, or the budget is too small
   bool blocks_issuer = false;         // a read occupies the core that issues it, as a page fault does
   bool keep_accesses = false;         // every block that hits or misses is noted, for the bound that no rule of eviction beats

@@ -69,6 +69,26 @@ TEST(ShadowRules, count_hot_neurons_which_their_rule_no_longer_knows) {
   EXPECT_THAT(experts.shadow.findings(), ElementsAre());
 }
 
+// Where the rule has nothing to give up, something may go for a newcomer that has to stay; else what leaves the rule has become hot.
+TEST(ShadowRules, tell_what_goes_for_a_newcomer_from_what_becomes_hot) {
+  Bench bench;
+  bench.watched->insert(1);
+  bench.watched->insert(2);
+  bench.watched->newcomer(3);
+  bench.watched->victim_at_any_price(none);
+  bench.watched->erase(1);
+  bench.watched->insert(3);
+  EXPECT_THAT(bench.shadow.findings(), ElementsAre()) << "1 went for 3";
+  bench.watched->next_layer();
+  bench.watched->newcomer(4);
+  bench.watched->victim_at_any_price(none);
+  bench.watched->erase(2);  // hot, and 4 did not stay
+  bench.watched->insert(2);
+  bench.rule->answer = 2;
+  bench.watched->victim(none);
+  EXPECT_THAT(bench.shadow.findings(), ElementsAre()) << "2 did not come for this layer";
+}
+
 TEST(ShadowRules, refuse_what_comes_twice_and_what_is_not_there) {
   Bench bench;
   bench.watched->insert(1);
