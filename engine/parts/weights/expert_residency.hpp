@@ -47,7 +47,7 @@ class ExpertResidency final : public DenseResidency {
   void foresee(std::int16_t layer, const std::vector<ExpertChoice>& choices) override;
   bool looks_ahead(std::size_t rows) const override { return options_.look_ahead && !wants_all(rows); }
   bool here(std::int16_t layer, std::uint16_t expert) const override;
-  Bytes keepable() const override;
+  std::uint32_t keepable() const override;
   Task<void> keep(std::int16_t layer, std::uint16_t expert) override;
   Task<void> settle() override { return reader_.settle(); }
   CacheStats stats() const override { return stats_; }

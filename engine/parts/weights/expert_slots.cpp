@@ -144,10 +144,10 @@ Task<void> ExpertResidency::read_now(Place place) {
   }
 }
 
-Bytes ExpertResidency::keepable() const {
-  const Pool& pool = pools_.front();
-  const std::uint32_t passing = std::min(pool.cache->slots(), pool.experts);  // of one layer at once
-  return (pool.cache->slots() - passing - std::min(pool.cache->kept(), pool.cache->slots() - passing)) * expert_stats_.expert_bytes;
+std::uint32_t ExpertResidency::keepable() const {
+  const ExpertPool& cache = *pools_.front().cache;
+  const std::uint32_t passing = std::min(cache.slots(), pools_.front().experts);  // of one layer at once
+  return cache.slots() - passing - std::min(cache.kept(), cache.slots() - passing);
 }
 
 bool ExpertResidency::here(std::int16_t layer, std::uint16_t expert) const {

@@ -105,9 +105,9 @@ class Residency {
   virtual bool looks_ahead(std::size_t /*rows*/) const { return false; }
   // Whether a layer's expert is there now: those that are can be computed while others come.
   virtual bool here(std::int16_t /*layer*/, std::uint16_t /*expert*/) const { return true; }
-  // Most bytes of experts that may stay for good, so that view() says where they are from then on; 0: none, or no need to ask.
-  virtual Bytes keepable() const { return 0; }
-  // Reads an expert that stays for good. Throws RunError on a read error. Requires: load() is over, and keepable() bytes hold it.
+  // How many experts more may stay for good, so that view() says where they are from then on; 0: none, or no need to ask.
+  virtual std::uint32_t keepable() const { return 0; }
+  // Reads an expert that stays for good. Throws RunError on a read error. Requires: load() is over, and keepable() is above 0.
   virtual Task<void> keep(std::int16_t /*layer*/, std::uint16_t /*expert*/) { co_return; }
   // Waits for what it has begun. Requires: called after the last step, whether it failed or not.
   virtual Task<void> settle() { co_return; }

@@ -7,6 +7,7 @@ import pytest
 from vitro.torture import draw, swarm
 
 FEW, ALL = 24, 300
+SMALL_EXPERTS_KEPT = 768  # experts smaller than their slots: more were to stay than there were slots, and loading ended without a word
 PAGES_BESIDE_REWARD = 6281  # pages took the room of the reward model's weights, and the first step was over budget
 LEADING_DENSE_HOT = 96  # hot neurons of a mixture whose first layer is dense, as a graph: it was made for that layer, and crashed
 
@@ -49,6 +50,12 @@ def test_pages_leave_room_for_a_reward_model(folder):
     case = draw.case(PAGES_BESIDE_REWARD)
     assert case["reward"] and case["experiment"]["memory"]["budget"] and case["experiment"]["engine"]["weights"]["kind"] == "paged"
     assert swarm.run(case, folder)["outcome"] != "WRONG"
+
+
+def test_no_more_experts_stay_than_there_are_slots(folder):
+    engine = draw.case(SMALL_EXPERTS_KEPT)["experiment"]["engine"]
+    assert engine["ffn"]["kind"] == engine["weights"]["kind"] == "experts"
+    assert swarm.run(draw.case(SMALL_EXPERTS_KEPT), folder)["outcome"] != "WRONG"
 
 
 def test_what_a_case_ran_is_its_replay(folder):

@@ -39,7 +39,7 @@ GraphSpec TieredExperts::spec_of(std::int16_t layer, const StaticGroup& group, c
 
 Task<void> TieredExperts::load() {
   const bool stays = residency_.stays();
-  keeps_ = !stays && chooses() && residency_.keepable() >= options_.layers.expert_bytes;
+  keeps_ = !stays && chooses() && residency_.keepable() > 0;
   place_by_rule();
   if (options_.on_cores) {
     expect_drops();
@@ -105,7 +105,7 @@ std::vector<UnitRoom> TieredExperts::unit_rooms() const {
     if (caps.graph_count > 0) room.graphs = caps.graph_count - std::min(caps.graph_count, taken);
     if (caps.session_limit > 0) room.bytes = caps.session_limit;
     if (options_.layers.resident > 0) room.bytes = std::min(room.bytes, options_.layers.resident);
-    if (keeps_) room.bytes = std::min(room.bytes, residency_.keepable() / options_.units.size());
+    if (keeps_) room.bytes = std::min(room.bytes, residency_.keepable() / options_.units.size() * options_.layers.expert_bytes);
   }
   return rooms;
 }
@@ -114,6 +114,11 @@ void TieredExperts::keep_resident() {
   if (options_.layers.placer && options_.layers.placer->names_units()) {
     resident_ = {};  // all of them, each where the rule says
     stats_.left_graphs = 0;
+    std::size_t placed = 0;
+    for (const LayerPlacement& layer : options_.placements) {
+      for (const StaticGroup& group : layer.groups) placed += group.experts.size();
+    }
+    keeps_ = keeps_ && placed <= residency_.keepable();  // else they come from flash as the others do
     return;
   }
   std::vector<UnitRoom> rooms = unit_rooms(), spared;
