@@ -31,8 +31,8 @@ struct Processor {
   std::unique_ptr<hw::ComputeModel> model;
   const hw::Params* params = nullptr;
 
-  // Whether a core computes and reads as fast as another one, whatever it costs to wake them: the cores of a calibrated machine are two
-  // classes, that of the policy and the others. Requires: both are cores.
+  // Whether two cores have the same clock, bandwidth and macs_per_cycle. Wake-up costs may differ: `vitro calibrate` writes the policy's
+  // core as a class of its own for them. Requires: both are cores.
   bool as_fast_as(const Processor& other) const;
 };
 

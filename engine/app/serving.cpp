@@ -45,7 +45,7 @@ std::optional<std::string> prompt_text(const Experiment& experiment, const Loade
 }
 
 Task<void> serve_all(Serving serving, std::vector<GenerationRequest> requests, ServingWatch* watch) {
-  // First what stays as a whole: a cache of the model's weights takes what there is left.
+  // The reward model's weights stay in DRAM. They load first, since a cache of the model's weights takes all room that is left.
   if (serving.sample_scorer != nullptr && serving.sample_scorer->scorer() != nullptr) co_await serving.sample_scorer->scorer()->load();
   co_await serving.decoder->load();
   watch->loaded();

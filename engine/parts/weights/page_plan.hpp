@@ -22,7 +22,7 @@ struct PageRead {
   std::vector<std::uint32_t> evict, load;  // in the order decided
   std::vector<std::uint32_t> after_reads;  // earlier ones that brought what this one gives up, or gave up what it brings
   std::vector<std::uint32_t> after_items;  // earlier items of its phase that compute with what it gives up
-  std::uint32_t after_room = 0;            // the earlier one that gave up what this one's pages take the place of; 0: there was room
+  std::uint32_t after_room = 0;            // the earlier read whose evictions make room for these pages; 0: there was room
   std::uint32_t phase = 0;
   bool ahead = false;  // who issues it does not wait for it
   State state = State::planned;
@@ -57,7 +57,7 @@ class PagePlan {
   PageRead& read(std::uint32_t number) { return reads_.at(number - first_read_); }  // Requires: decided in this phase, or not landed before
   const PageRead& read(std::uint32_t number) const { return reads_.at(number - first_read_); }
   bool landed(std::uint32_t number) const { return reached(number, PageRead::State::landed); }
-  bool gave_up(std::uint32_t number) const { return reached(number, PageRead::State::gave_up); }  // what it had to
+  bool gave_up(std::uint32_t number) const { return reached(number, PageRead::State::gave_up); }  // whether its evictions are done
 
   std::uint32_t phase() const { return phase_; }  // as PageRead::phase
   std::uint32_t capacity() const { return capacity_; }

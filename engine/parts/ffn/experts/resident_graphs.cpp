@@ -114,11 +114,6 @@ void TieredExperts::keep_resident() {
   if (options_.layers.placer && options_.layers.placer->names_units()) {
     resident_ = {};  // all of them, each where the rule says
     stats_.left_graphs = 0;
-    std::size_t placed = 0;
-    for (const LayerPlacement& layer : options_.placements) {
-      for (const StaticGroup& group : layer.groups) placed += group.experts.size();
-    }
-    keeps_ = keeps_ && placed <= residency_.keepable();  // else they come from flash as the others do
     return;
   }
   std::vector<UnitRoom> rooms = unit_rooms(), spared;
