@@ -16,7 +16,8 @@ file(MAKE_DIRECTORY ${folder})
 # v66: what qemu-hexagon 7.2 runs. -fno-builtin keeps loops from becoming calls of a C library that is not there.
 set(flags --target=hexagon-unknown-linux-musl -mv66 -mhvx -mhvx-length=128B -std=c++20 -O2 -ffreestanding -fno-builtin -fno-exceptions
   -fno-rtti -fno-threadsafe-statics -ffp-contract=off -Wall -Wextra -I${PROJECT_SOURCE_DIR})
-file(GLOB headers CONFIGURE_DEPENDS ${source}/*.h ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp)
+file(GLOB headers CONFIGURE_DEPENDS ${source}/*.h ${source}/*.hpp ${source}/hvx_worker/*.hpp ${PROJECT_SOURCE_DIR}/engine/base/*_plan.hpp
+     ${PROJECT_SOURCE_DIR}/engine/base/exponential.hpp)
 # Source by source, so that builds with other presets take them from the compiler cache.
 function(hexagon_object file folder)
   get_filename_component(name ${file} NAME_WE)

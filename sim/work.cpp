@@ -136,7 +136,7 @@ const hw::KernelCost& WorkBuilder::price(const KernelCall& call) {
     }
   }
   // Attention has one price, whichever way its exponentials are found (price_scores); so have operators without variants.
-  const bool plain = call.variant == VariantId::none || call.variant == variant::kLutExp;
+  const bool plain = call.variant == VariantId::none || variant::attends_in_fp16(call.variant);
   const bool rounded = call.method == Method::lut && has_tables(call.variant);  // another kernel of the same way
   const std::string_view name = call.method != Method::automatic && !rounded ? to_string(call.method)
                                 : plain                                      ? variant::name(variant::kFloat)
@@ -190,10 +190,10 @@ const hw::KernelCost& WorkBuilder::quotient_price() {
   return *quotient_;
 }
 
-// A unit whose table has softmax pays for the exponential of the call's contract: 2^x by table, or the polynomial in float32. Where it has
+// A unit whose table has softmax pays for the exponential of the call's contract; `exact` pays for the polynomial in float32. Where it has
 // the steps of attention, these are its price (engine/base/attention_plan.hpp).
 void WorkBuilder::price_scores(const KernelCall& call, const WorkCounts& counts, hw::Work& work) {
-  const Exponential exponential = call.variant == variant::kLutExp ? Exponential::table : Exponential::f32;
+  const Exponential exponential = variant::exponential_of(call.variant).value_or(Exponential::f32);
   const hw::KernelCost blocks = softmax_price("attention", exponential);
   const hw::KernelCost own = blocks.per_element ? blocks : softmax_price("softmax", exponential);
   if (!own.per_element) return;
@@ -269,8 +269,8 @@ const hw::Work& WorkBuilder::build(const KernelCall& call) {
 hw::Work WorkBuilder::work_of(const KernelCall& call) {
   WorkCounts counts = count_(call);
   hw::Work work;
-  // Attention by table has tiles of its own, and its table prices it row by row.
-  if (ways_.tiles_queries && call.is<ops::Attention>() && call.variant != variant::kLutExp) {
+  // Attention in fp16 has tiles of its own, and its table prices it row by row.
+  if (ways_.tiles_queries && call.is<ops::Attention>() && !variant::attends_in_fp16(call.variant)) {
     const SharedKeys shared = share_keys(call, query_heads(call), counts);
     work.shared_macs = shared.macs;
     work.tile_queries = shared.queries;

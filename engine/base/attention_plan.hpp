@@ -9,6 +9,7 @@
 //   matrix  computes the scores of block j, then adds block j - lag to the output.
 // lag: as many steps as a stage may be ahead of the next one, so what a step needs of an earlier one is always there (may_start()).
 #pragma once
+#include "engine/base/exponential.hpp"
 #include "engine/base/stage_plan.hpp"
 
 namespace vitro::hexagon {
@@ -23,6 +24,7 @@ struct AttentionPass {
   uint32_t heads = 1;    // of keys and values
   uint32_t keys = 1;
   uint32_t columns = 64;  // of a head, a multiple of 64: whole vectors of HVX
+  Exponential exponential = Exponential::table;
 
   constexpr uint32_t tiles() const { return (queries + kQueryTile - 1) / kQueryTile; }
   constexpr uint32_t depth() const { return columns / kQueryTile; }
@@ -58,11 +60,12 @@ constexpr StagePlan plan_attention(const AttentionPass& shape, uint32_t buffers,
 
 // TCM of a pass, in bytes. Of those with two values, one for each buffer.
 struct AttentionRoom {
-  uint64_t table = 65536;  // of 2^x
+  uint64_t table = 0;  // of 2^x, where it is gathered
   uint64_t queries = 0, result = 0, tops = 0;
   uint64_t in = 0, tiles = 0, weights = 0, scores = 0, output = 0, sums = 0;  // of a buffer: keys or values, tiles of them, P, S, O, sums
   constexpr explicit AttentionRoom(const AttentionPass& s) {
     constexpr uint64_t kTileBytes = uint64_t{kQueryTile} * kQueryTile * 2;
+    table = s.exponential == Exponential::table ? 65536 : 0;
     queries = kTileBytes * s.heads * s.tiles() * s.depth();
     result = uint64_t{2} * s.heads * s.queries * s.columns;
     tops = sums = uint64_t{s.tiles()} * (kQueryTile / 2) * 128;

@@ -85,6 +85,7 @@ class Together {
     op.columns = columns_;
     op.batch = static_cast<std::uint32_t>(job.rows.size() * attention_.group());
     op.bits = job.heads;
+    op.exponential = attention_.exponential();
     op.pitch = static_cast<std::uint32_t>(round_up(job.widest.tokens.count, kTile));
     op.stages = plan_attention(attention_pass(op), stages_.buffers, stages_.threads);
     op.out_bytes = static_cast<std::uint32_t>(attention_bytes(op));
@@ -156,7 +157,7 @@ class Together {
   HexagonSession& session_;
   const StageOptions& stages_;
   const AttentionCall& attention_;
-  std::uint32_t table_, columns_;
+  std::uint32_t table_, columns_;  // table_: used if 2^x is looked up
   Bytes results_ = 0;
   std::vector<Operator> operators_;
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::uint32_t> placed_;  // by row, first head and heads
@@ -165,7 +166,7 @@ class Together {
 }  // namespace
 
 bool Attention::takes(const KernelCall& call) {
-  if (!call.is<ops::Attention>() || call.variant != variant::kLutExp) return false;
+  if (!call.is<ops::Attention>() || !variant::attends_in_fp16(call.variant)) return false;
   const AttentionCall attention(kernel_set("auto"), call);
   if (columns_of(attention) > kMostHeadColumns || attention.group() > kTile) return false;
   return std::ranges::all_of(*call.batch, [](const SeqPos& row) { return row.position < kMostKeys; });
@@ -182,11 +183,12 @@ bool Attention::run(const KernelCall& call) {
 }
 
 bool Attention::run_f32(const KernelCall& call) {
-  if (!place_table()) return false;
   const AttentionCall attention(kernel_set("auto"), call);
+  const bool looks_up = attention.exponential() == Exponential::table;
+  if (looks_up && !place_table()) return false;
   std::vector<Job> jobs = jobs_of(attention, call.batch);
   for (std::size_t next = 0; next < jobs.size();) {
-    Together request(session_, stages_, attention, *table_);
+    Together request(session_, stages_, attention, looks_up ? *table_ : 0);
     std::size_t end = next;
     while (end < jobs.size() && request.add(jobs[end])) ++end;
     if (end == next) {
@@ -217,8 +219,8 @@ bool Attention::run_f32(const KernelCall& call) {
 
 bool Attention::place_table() {
   if (table_) return true;
-  const std::vector<std::uint16_t> table = lut::exp2_table();
-  const Bytes size = table.size() * sizeof(std::uint16_t);
+  const std::span<const std::uint16_t> table = lut::powers_of_two(Exponential::table);
+  const Bytes size = table.size_bytes();
   const Result<std::uint32_t> at = session_.place(size);
   if (!at.ok()) return false;
   std::copy(table.begin(), table.end(), halves(session_.at(at.value())));

@@ -1,5 +1,5 @@
-// Attention by table look-up (variant kLutExp) as operators of the Hexagon worker: one for up to kAttentionRows rows of a sequence, whose
-// plan is that of the simulated NPU (engine/base/attention_plan.hpp).
+// Attention in fp16 (variant kLutExp and its like) as operators of the Hexagon worker: one for up to kAttentionRows rows of a sequence,
+// whose plan is that of the simulated NPU (engine/base/attention_plan.hpp).
 #pragma once
 #include <optional>
 
@@ -24,12 +24,12 @@ class Attention {
   std::uint64_t requests() const { return requests_; }
 
  private:
-  bool place_table();
+  bool place_table();  // of 2^x, for calls that look it up
   bool run_f32(const KernelCall& call);
 
   HexagonSession& session_;
   const StageOptions stages_;
-  std::optional<std::uint32_t> table_;  // of 2^x, in the session
+  std::optional<std::uint32_t> table_;  // in the session
   std::uint64_t operators_ = 0, requests_ = 0;
 };
 

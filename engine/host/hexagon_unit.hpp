@@ -29,8 +29,8 @@ struct HexagonOptions {
 };
 
 // Computes matmuls in the int8 contract (q8_0, q4_0 and group formats), with tables of int8 (what has planes), in the hmx contract (all
-// formats) and in int8_rows (rows of weights with one scale), dense rows, no bias; and attention in the variant lut_exp. Of graphs there
-// are two kinds.
+// formats) and in int8_rows (rows of weights with one scale), dense rows, no bias; and attention in fp16 (lut_exp, exp_f16, exp_f32). Of
+// graphs there are two kinds.
 // - Weights named in the spec: they stay unchanged from then on, and are placed at load(), once (HexagonWeights): shared where they lie in
 //   npu_mapped memory as the worker reads them, else packed into a session. Any call that the worker does not compute is answered by
 //   unsupported_shape, and a policy runs it elsewhere; over_budget when no session has room. Throws ConfigError when the budget has none.

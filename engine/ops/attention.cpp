@@ -17,7 +17,9 @@ void Attention::check(const Checker& check) const {
   if (elements(q) % group_elements != 0) check.fail("q", q, "heads have to be a multiple of the pool's " + std::to_string(pool.shape[0]));
   check.float_elements(q, "q", elements(q));
   check.float_elements(check.out(), "y", elements(q));
-  if (scales_query && check.call().variant == variant::kLutExp) check.fail("lut_exp scales products of queries and keys, not queries");
+  if (scales_query && variant::attends_in_fp16(check.call().variant)) {
+    check.fail(std::string(variant::name(check.call().variant)) + " scales products of queries and keys, not queries");
+  }
   check.slice(pool.shape[0]);
   for (const SeqPos& row : *check.call().batch) {
     if (keys == 0 || row.position < keys) continue;

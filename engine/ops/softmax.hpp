@@ -1,18 +1,17 @@
 #pragma once
+#include "engine/base/exponential.hpp"
 #include "engine/ops/operator.hpp"
 
 namespace vitro {
 
-// How an accelerator makes exp of a softmax that stands alone: its price table's name is `softmax.exp_table` and its like
-// (TTS-NPU 5.2.1). Numbers are exp's, whatever way is taken.
-enum class Exponential : std::uint8_t { table, f16, f32 };
 std::string_view to_string(Exponential exponential);
 
 }  // namespace vitro
 
 namespace vitro::ops {
 
-// in {x [R, N]}; out [R, N]: exp(x) over the sum of its row. No step of a model has one: attention, routing and sampling have theirs
+// in {x [R, N]}; out [R, N]: exp(x) over the sum of its row. Numbers are exp's; how an accelerator makes them is a matter of its time, by
+// the entry `softmax.exp_table` of its prices and its like. No step of a model has one: attention, routing and sampling have theirs
 // inside.
 struct Softmax {
   static constexpr std::string_view kName = "softmax";

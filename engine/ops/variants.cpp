@@ -18,6 +18,8 @@ std::string_view name(VariantId id) {
   if (id == kA16) return "a16";
   if (id == kHalfSums) return "half_sums";
   if (id == kLutExp) return "lut_exp";
+  if (id == kExpF16) return "exp_f16";
+  if (id == kExpF32) return "exp_f32";
   if (id == kReference) return "reference";
   return "none";
 }
@@ -31,6 +33,8 @@ std::string_view describe(VariantId id) {
     return "weights that are integers times a scale (q4_0, q8_0, q4_k, q6_k, groups w1g32 to w8g128zr, iq4_nl, fp4, w4_outliers), "
            "activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
+  if (id == kExpF16) return "attention in fp16, 2^x by a polynomial of degree 4 in fp16";
+  if (id == kExpF32) return "attention in fp16, 2^x by a polynomial of degree 6 in float32";
   if (id == kInt8Tables) return "codes of one to four bits, looked up in tables of int8: sums of four activations are rounded (T-MAC)";
   if (id == kInt16Tables) return "codes of one to four bits, activations in 14 bits: exact sums of four in tables of int16 (T-MAN)";
   if (id == kInt8Rows) return "codes of one to four bits, activations in int8 with one scale per row, integer sums: a matrix unit";
@@ -39,10 +43,18 @@ std::string_view describe(VariantId id) {
 }
 
 VariantId by_name(std::string_view text) {
-  for (const VariantId id : {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kHalfSums, kLutExp, kReference}) {
+  for (const VariantId id :
+       {kFloat, kInt8, kInt8Tables, kInt16Tables, kInt8Rows, kHmx, kA16, kHalfSums, kLutExp, kExpF16, kExpF32, kReference}) {
     if (name(id) == text) return id;
   }
   return VariantId::none;
+}
+
+std::optional<Exponential> exponential_of(VariantId id) {
+  if (id == kLutExp) return Exponential::table;
+  if (id == kExpF16) return Exponential::f16;
+  if (id == kExpF32) return Exponential::f32;
+  return {};
 }
 
 VariantId by_key(std::string_view value) { return value == "fp16" ? kHmx : by_name(value); }

@@ -2,8 +2,10 @@
 // the same bits on every instruction set; docs/design/kernels.md derives the error bounds.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
+#include "engine/base/exponential.hpp"
 #include "engine/ops/kernel_call.hpp"
 
 namespace vitro {
@@ -62,9 +64,13 @@ inline constexpr VariantId kHalfSums{14};
 // another one, acc = fma(float(sum), d_w * d_x, acc). Group formats and q4_0, every layout; fewer than 2^17 columns.
 inline constexpr VariantId kInt8Rows{11};
 
-// Of attention alone: FlashAttention in fp16 with 2^x by table (TTS-NPU 5.2.1, Algorithm 1), as lut/flash_attention.hpp has it. Queries
-// that share a KV head are a tile, keys pass 128 at a time; q, K and V are rounded to fp16 first, and so is the result.
-inline constexpr VariantId kLutExp{9};
+// Of attention alone: FlashAttention in fp16 (TTS-NPU 5.2.1, Algorithm 1), as lut/flash_attention.hpp has it. Queries that share a KV head
+// are a tile, keys pass 128 at a time; q, K and V are rounded to fp16 first, and so is the result. 2^x is made by table, or by a
+// polynomial (hexagon/attention_stages.hpp: ExpByHalf, ExpByFloat).
+inline constexpr VariantId kLutExp{9}, kExpF16{15}, kExpF32{16};
+// How such an attention makes 2^x; none for all other contracts.
+std::optional<Exponential> exponential_of(VariantId id);
+inline bool attends_in_fp16(VariantId id) { return exponential_of(id).has_value(); }
 
 // Eigen, accumulation in double: the oracle of the tests and the plainest way to read what an operator means.
 inline constexpr VariantId kReference{3};

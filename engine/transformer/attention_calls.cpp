@@ -45,7 +45,7 @@ void CallBuilder::make_attention(OperatorId id, const Site& site, KernelCall& ca
                  [&](ops::Attention& attention) {
                    if (options_.attention != VariantId::none) call.variant = options_.attention;
                    const KvStaging* const own = site.unit == options_.staged.unit ? options_.staged.staging : nullptr;
-                   attention.scales_query = options_.scales_query && call.variant != variant::kLutExp;
+                   attention.scales_query = options_.scales_query && !variant::attends_in_fp16(call.variant);
                    attention.pool_layers = own != nullptr ? 1 : kv_.pool_layers();
                    call.in = {heads_of(in(0), config_.heads), own != nullptr ? own->pool() : kv_.pool(),
                               own != nullptr ? reshaped(buffers_.view("staged_table", 0, 1), rows, step.table_width) : table};

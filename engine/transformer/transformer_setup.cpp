@@ -98,7 +98,7 @@ Transformer::Transformer(Machine& machine, const ModelConfig& config, const Weig
                       {.whole_ffns = ffn_.stage() != nullptr,
                        .stages_kv = placement_.stages_kv(),
                        .fuse = options_.fuse,
-                       .whole_attention = options_.attention == variant::kLutExp,
+                       .whole_attention = variant::attends_in_fp16(options_.attention),
                        .positions = options_.max_position,
                        .value = options_.value}))),
       graph_(*owned_graph_),

@@ -68,7 +68,8 @@ std::string cross_fidelity(const std::string& device, const std::string& part, c
 
 void add_kernels(Json& rows) {
   for (const VariantId id : {variant::kFloat, variant::kInt8, variant::kInt8Tables, variant::kInt16Tables, variant::kInt8Rows,
-                             variant::kHmx, variant::kA16, variant::kHalfSums, variant::kLutExp, variant::kReference}) {
+                             variant::kHmx, variant::kA16, variant::kHalfSums, variant::kLutExp, variant::kExpF16, variant::kExpF32,
+                             variant::kReference}) {
     rows.push_back({{"name", variant::name(id)}, {"description", std::string("numeric contract: ") + std::string(variant::describe(id))}});
   }
   const std::string_view fastest = kernel_sets().back()->name;

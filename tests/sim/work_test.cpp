@@ -113,7 +113,8 @@ TEST(Work, attention_has_the_price_of_its_keys_and_values) {
   }
 }
 
-// The contract of the call says which exponential: 2^x by table, or float32's polynomial. A table without either prices operations.
+// The contract of the call says which exponential: 2^x by table or by a polynomial; `exact` is priced by that in float32. A table without
+// either prices operations.
 TEST(Work, scores_have_the_price_of_their_exponential) {
   Simulation simulation(round_options());
   const CountFunction counts = [](const KernelCall& call) { return count(call); };
@@ -125,7 +126,8 @@ TEST(Work, scores_have_the_price_of_their_exponential) {
              view_of(simulation.machine(), {4, 16, 64}, Format::f16, Region::kv),
              view_of(simulation.machine(), {3, 1, 0}, Format::index32, Region::activation)};
   call.out = {view_of(simulation.machine(), {3, 8, 64}, Format::f32, Region::activation)};
-  for (const auto& [contract, entry] : {std::pair{variant::kLutExp, "softmax.exp_table"}, std::pair{variant::kFloat, "softmax.exp_f32"}}) {
+  for (const auto& [contract, entry] : {std::pair{variant::kLutExp, "softmax.exp_table"}, std::pair{variant::kExpF16, "softmax.exp_f16"},
+                                        std::pair{variant::kExpF32, "softmax.exp_f32"}, std::pair{variant::kFloat, "softmax.exp_f32"}}) {
     call.variant = contract;
     FixedModel with, without;
     with.priced = entry;

@@ -242,7 +242,7 @@ void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& cal
 }
 
 void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
-  if (call.variant == variant::kLutExp) return lut::attend(set, call);
+  if (variant::attends_in_fp16(call.variant)) return lut::attend(set, call);
   TiledAttention(op, set, call).run();
 }
 

@@ -26,7 +26,7 @@ bool is_relu_product(const KernelCall& call) {
 }
 
 bool taken_as_they_are(const KernelCall& call) {
-  if (call.is<ops::Attention>()) return call.variant != variant::kLutExp;
+  if (call.is<ops::Attention>()) return !variant::attends_in_fp16(call.variant);
   if (call.is<ops::AttentionScores, ops::AttentionWeights, ops::AttentionValues>()) return true;
   return call.is<ops::Gather, ops::Move>() || (call.is<ops::Add>() && all_half(call));
 }

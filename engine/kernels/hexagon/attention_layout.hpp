@@ -10,7 +10,7 @@ namespace vitro::hexagon {
 inline constexpr uint32_t kMostHeadColumns = 256, kMostHeads = 256, kMostQueries = 1024, kMostKeys = 1u << 20;
 static_assert(kQueryTile == kTile);
 
-constexpr AttentionPass attention_pass(const Operator& op) { return {op.batch, op.bits, op.rows, op.columns}; }
+constexpr AttentionPass attention_pass(const Operator& op) { return {op.batch, op.bits, op.rows, op.columns, op.exponential}; }
 constexpr uint64_t attention_bytes(const Operator& op) { return uint64_t{op.bits} * op.batch * op.columns * 2; }  // of the result
 constexpr uint64_t query_bytes(const Operator& op) { return AttentionRoom(attention_pass(op)).queries; }          // before the keys seen
 
@@ -53,7 +53,8 @@ constexpr bool valid_attention(const Operator& op) {
   const StagePlan& plan = op.stages;
   const bool columns = op.columns > 0 && op.columns <= kMostHeadColumns && (op.columns & (2 * kTile - 1)) == 0;
   const bool keys = op.rows > 0 && op.rows <= op.pitch && op.pitch <= kMostKeys && (op.pitch & (kTile - 1)) == 0;
-  if (!columns || !keys || op.batch == 0 || op.batch > kMostQueries || op.bits == 0 || op.bits > kMostHeads) return false;
+  if (!columns || !keys || op.exponential > Exponential::f32) return false;
+  if (op.batch == 0 || op.batch > kMostQueries || op.bits == 0 || op.bits > kMostHeads) return false;
   if (plan.buffers > 2 || (plan.threads != 1 && plan.threads != 2 && plan.threads != kMostVectorThreads)) return false;
   return plan == plan_attention(attention_pass(op), plan.buffers, plan.threads) && plan.groups <= 1u << 20 &&
          place_attention(op).end <= kTcmBytes;

@@ -1,4 +1,5 @@
-// FlashAttention on HVX and HMX with exp by table (TTS-NPU 5.2.1, Algorithm 1), over an instruction set `I` as in float_stages.hpp.
+// FlashAttention on HVX and HMX (TTS-NPU 5.2.1, Algorithm 1), exp by table or by a polynomial, over an instruction set `I` as in
+// float_stages.hpp.
 // engine/kernels/lut/flash_attention.hpp is its oracle; docs/design/lut-kernels.md has the error bounds.
 //
 // Scores are fp16 tiles as HMX stores them (hmx.hpp), so a vector holds two query rows: row 2i in its even halves, row 2i + 1 in its
@@ -41,7 +42,7 @@ struct ExpByTable {
   }
 };
 
-// Ablation: 2^x = 2^k 2^f with the Taylor polynomial of 2^f, in fp16: degree 4 leaves 4e-5 for |f| <= 1/2. Below 2^-14 it gives 0.
+// 2^x = 2^k 2^f with the Taylor polynomial of 2^f, in fp16: degree 4 leaves 4e-5 for |f| <= 1/2. Below 2^-14 it gives 0.
 struct ExpByHalf {
   template <class I>
   [[gnu::always_inline]] static inline void exp(const typename I::Vector& x, const uint16_t*, typename I::Vector* out) {
@@ -59,7 +60,7 @@ struct ExpByHalf {
   }
 };
 
-// Ablation: the same in float32, degree 6, for 32 keys of a row at a time.
+// The same in float32, degree 6, for 32 keys of a row at a time.
 struct ExpByFloat {
   template <class I>
   [[gnu::always_inline]] static inline typename I::Q32 power(const typename I::Q32& x) {

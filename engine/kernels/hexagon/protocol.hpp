@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/base/exponential.hpp"
 #include "engine/base/stage_plan.hpp"
 
 namespace vitro::hexagon {
@@ -45,7 +46,7 @@ enum class Kind : uint32_t {
   attention,           // of queries of one sequence, in stages (attention_layout.hpp). rows: keys; columns: of a head; batch: queries of
                        // each head of keys and values, of which there are `bits`. in: q fp16 in tiles [bits][batch / 32][columns / 32] and
                        // behind them the keys that each sees, uint32 [batch]; k and v fp16 [bits][2][pitch][columns], zero behind the
-                       // last key; table fp16 [32768];  out: fp16 [bits][batch][columns]
+                       // last key; table fp16 [32768], if it is gathered;  out: fp16 [bits][batch][columns]
   matmul_hmx_lut,      // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
   matmul_lut_rounded,  // as matmul_lut with tables of int8 (variant::kInt8Tables): RoundedScale in place of ActivationScale
   matmul_hmx_f16,      // in: strips of fp16, x as matmul_hmx;  out: f32 [batch][rows]
@@ -98,8 +99,9 @@ struct Operator {
   TileShape tile;  // of bit-serial panels
   StagePlan stages;  // of products on the matrix unit and by look-up, and of attention
   Spill spill;       // of products by look-up
+  Exponential exponential;  // of attention
 };
-static_assert(sizeof(Operator) == 108);
+static_assert(sizeof(Operator) == 112);
 
 // Threads of the worker, in the order in which they start. `control` takes requests, starts stages and does all other operators;
 // `engine` stands in for the DMA engine; `matrix` drives the matrix unit; HVX threads are a pool, as the SDK has one.

@@ -66,8 +66,8 @@ void AttentionCall::write(const AttentionPiece& piece, const std::uint16_t* out,
 }
 
 void attend(const KernelSet& set, const KernelCall& call) {
-  static const std::vector<std::uint16_t> table = exp2_table();
   const AttentionCall attention(set, call);
+  const std::span<const std::uint16_t> powers = powers_of_two(attention.exponential());
   const std::size_t dim = attention.dim(), group = attention.group();
   std::vector<std::uint16_t> q(group * dim), k, v;
   for (const AttentionPiece& piece : attention.pieces()) {
@@ -77,7 +77,7 @@ void attend(const KernelSet& set, const KernelCall& call) {
     attention.keys(piece, 1, dim, v.data());
     attention.queries(piece, dim, q.data());
     const AttentionShape shape{group, piece.tokens.count, dim, kQueryTile, kKeyTile};
-    attention.write(piece, flash_attention(shape, q, k, v, attention.scale(), table).data(), dim);
+    attention.write(piece, flash_attention(shape, q, k, v, attention.scale(), powers).data(), dim);
   }
 }
 

@@ -1,9 +1,10 @@
-// An attention call in the variant kLutExp, as pieces that flash_attention() computes one by one: a batch row and a KV head, with the
-// query heads that share it as its tile of queries. For the cores, and for the Hexagon that computes the same pieces.
+// An attention call in fp16 (variant kLutExp and its like), as pieces that flash_attention() computes one by one: a batch row and a KV
+// head, with the query heads that share it as its tile of queries. For the cores, and for the Hexagon that computes the same pieces.
 #pragma once
 #include "engine/kernels/common/kernel_set.hpp"
 #include "engine/kernels/lut/flash_attention.hpp"
 #include "engine/ops/operands.hpp"
+#include "engine/ops/variants.hpp"
 
 namespace vitro::lut {
 
@@ -22,6 +23,7 @@ class AttentionCall {
   std::size_t dim() const { return pool_.dim; }
   std::size_t group() const { return group_; }  // query heads of a piece
   float scale() const { return op_.scale; }
+  Exponential exponential() const { return *variant::exponential_of(call_.variant); }
   std::vector<AttentionPiece> pieces() const;
 
   // K (which = 0) or V (1) of its tokens in fp16: [tokens, pitch], zeros behind the first dim() columns.

@@ -1,8 +1,8 @@
-// FlashAttention in fp16 with exp by table (TTS-NPU Algorithm 1), in plain C++: the numbers that a phone's NPU would compute.
+// FlashAttention in fp16 (TTS-NPU Algorithm 1), in plain C++: the numbers that a phone's NPU would compute.
 //
 // Tiles of queries meet tiles of keys. S = Q K^T, the running maximum m, P = 2^(S - m), the running sum l and the output O are
 // fp16; products accumulate in float32 as HMX does, keys ascending behind the rescaled output; the row sums of P are float32 in 32
-// lanes. log2 e / sqrt(dim) is folded into Q's scale, so exp is a look-up in exp2_table(). The order of every sum is that of
+// lanes. log2 e / sqrt(dim) is folded into Q's scale, so exp is 2^x, looked up. The order of every sum is that of
 // engine/kernels/hexagon/attention_stages.hpp, whose HVX code has these bits.
 #pragma once
 #include <cstddef>
@@ -21,7 +21,7 @@ struct AttentionShape {
 enum class ExpBy { table, exact };  // exact: 2^x in double, rounded to fp16; what the table is compared with
 
 // q: [queries, dim], k, v: [keys, dim], fp16. Returns softmax(q k^T * scale) v, fp16 [queries, dim]. Every query sees every key.
-// `table`: exp2_table(), or a changed one.
+// `table`: powers_of_two(), or a changed one.
 std::vector<std::uint16_t> flash_attention(const AttentionShape& shape, std::span<const std::uint16_t> q, std::span<const std::uint16_t> k,
                                            std::span<const std::uint16_t> v, float scale, std::span<const std::uint16_t> table,
                                            ExpBy by = ExpBy::table);

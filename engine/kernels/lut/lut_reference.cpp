@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/base/check.hpp"
+#include "engine/kernels/hexagon/attention_stages.hpp"
+#include "engine/kernels/hexagon/ieee_lane.hpp"
 #include "engine/quant/float16.hpp"
 
 namespace vitro::lut {
@@ -97,6 +100,36 @@ std::vector<std::uint16_t> exp2_table() {
     table[bits] = float_to_half(static_cast<float>(std::exp2(static_cast<double>(x))));
   }
   return table;
+}
+
+namespace {
+
+template <class Exp>
+std::vector<std::uint16_t> powers_by() {
+  std::vector<std::uint16_t> powers(32768);
+  for (std::uint32_t bits = 0; bits < powers.size(); ++bits) {
+    hexagon::IeeeLane::Vector power = 0;
+    Exp::template exp<hexagon::IeeeLane>(bits | 0x8000u, nullptr, &power);
+    powers[bits] = static_cast<std::uint16_t>(power);
+  }
+  return powers;
+}
+
+}  // namespace
+
+std::span<const std::uint16_t> powers_of_two(Exponential by) {
+  static const std::vector<std::uint16_t> table = exp2_table();
+  static const std::vector<std::uint16_t> half = powers_by<hexagon::ExpByHalf>();
+  static const std::vector<std::uint16_t> single = powers_by<hexagon::ExpByFloat>();
+  switch (by) {
+    case Exponential::table:
+      return table;
+    case Exponential::f16:
+      return half;
+    case Exponential::f32:
+      return single;
+  }
+  VITRO_CHECK(false, "no way of making 2^x");
 }
 
 std::vector<std::uint16_t> code_table(const float (&values)[kEntries]) {

@@ -3,7 +3,10 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include "engine/base/exponential.hpp"
 
 namespace vitro::lut {
 
@@ -37,6 +40,10 @@ std::vector<std::int32_t> dots(const std::int8_t* x, const std::uint8_t* q, std:
 // fp16 table of 2^x for x <= 0, indexed by the bits of x without its sign (TTS-NPU 5.2.1): 32768 entries, rounded to
 // float and then to fp16. Minus infinity gives 0, NaNs NaN.
 std::vector<std::uint16_t> exp2_table();
+
+// The same table of what a way of making 2^x gives, to the bit: the one above, or a polynomial's values. Made at the first use. Polynomials
+// take a NaN for minus infinity.
+std::span<const std::uint16_t> powers_of_two(Exponential by);
 
 // FP16 values of the 16 codes of a 4-bit format whose code q stands for values[q].
 std::vector<std::uint16_t> code_table(const float (&values)[kEntries]);

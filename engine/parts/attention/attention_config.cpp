@@ -16,7 +16,8 @@ const KvKeepRule* KvConfig::rule() const {
 
 AttentionConfig read_attention(Reader reader) {
   AttentionConfig attention;
-  if (reader.choice("kernel", {"exact", "lut_exp"}, "exact") == "lut_exp") attention.variant = variant::kLutExp;
+  const std::string kernel = reader.choice("kernel", {"exact", "lut_exp", "exp_f16", "exp_f32"}, "exact");
+  if (kernel != "exact") attention.variant = variant::by_name(kernel);
   reader.finish();
   return attention;
 }

@@ -47,7 +47,7 @@ bool OffloadUnit::takes(const KernelCall& call) const {
   // Keys and values in another form are a core's to write, and staged for attention.
   const bool append = call.is<ops::KvAppend>() && call.out[0].format == Format::f16;
   const bool block = what_ == Offloaded::attention && (call.is<ops::Attention, ops::Rope>() || append);
-  const bool attention = call.is<ops::Attention>() && call.variant == variant::kLutExp;
+  const bool attention = call.is<ops::Attention>() && variant::attends_in_fp16(call.variant);
   return (product || block || attention) && !refused_.contains(shape_of(call));
 }
 

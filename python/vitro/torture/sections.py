@@ -15,7 +15,7 @@ def contracts(rng, scheme, engine):
 
 
 def attention(rng):
-    return {"attention.kernel": "lut_exp"} if rng.random() < 0.2 else {}
+    return {"attention.kernel": rng.choice(("lut_exp", "exp_f16", "exp_f32"))} if rng.random() < 0.2 else {}
 
 
 def codes(rng, engine):

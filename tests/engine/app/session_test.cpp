@@ -77,9 +77,9 @@ TEST_F(SessionTest, keys_and_values_of_each_query_head_take_more_room_and_choose
   }
 }
 
-// Samples of one prompt fork its blocks and copy their tails; exponentials by table read the cache by other loops.
+// Samples of one prompt fork its blocks and copy their tails; attention in fp16 reads the cache by other loops.
 TEST_F(SessionTest, copies_of_keys_and_values_are_forked_and_read_by_any_attention) {
-  for (const char* attention : {"exact", "lut_exp"}) {
+  for (const char* attention : {"exact", "lut_exp", "exp_f16"}) {
     const auto tokens = [&](const char* kept_per) {
       const Json engine = {{"attention", attention}, {"kv_per", kept_per}, {"kv_block_tokens", 4}, {"threads", 2}};
       return run(

@@ -36,7 +36,7 @@ def test_quickstart_decodes_with_hvx_code(native, model):
 
 
 @needs_worker
-@pytest.mark.parametrize("attention", ["exact", pytest.param("lut_exp", marks=pytest.mark.all)])
+@pytest.mark.parametrize("attention", ["exact", *(pytest.param(kind, marks=pytest.mark.all) for kind in ("lut_exp", "exp_f16"))])
 def test_activations_in_float16_are_rounded_as_a_core_rounds_them(native, attention):
     keys = {"engine.graph.activations": "f16", "engine.attention": attention}
     cpu, hexagon = (native(*arguments("q8_0", units, **keys)).json for units in ("cpu0", "hexagon"))
@@ -80,6 +80,14 @@ def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
     both = native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": "lut_exp"}), "--machine", "sim").json
     assert both["tokens"] == table["tokens"]
     assert both["counts"]["launches"] == TOKENS * 4 * 4  # attention and the product behind it are one graph
+
+
+def test_a_simulated_npu_pays_for_the_exponential_that_it_runs(native):
+    """A table is gathered from, polynomials are packets: in float32 more than in fp16."""
+    prompts = {kind: native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": kind}), "--machine", "sim").json
+               for kind in ("lut_exp", "exp_f16", "exp_f32")}
+    times = {kind: answer["metrics"]["prefill_tokens_per_s"] for kind, answer in prompts.items()}
+    assert times["lut_exp"] > times["exp_f16"] > times["exp_f32"]
 
 
 def test_the_policy_says_what_it_can_not_do(native):

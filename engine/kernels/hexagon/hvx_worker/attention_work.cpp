@@ -113,8 +113,18 @@ extern "C" {
   }
   alignas(kVectorBytes) HVX_Vector kept;
   HVX_Vector* p = pair_at(*work, work->place.weights[at->buffer], 1 + kBlockTiles, pair);
-  softmax_pair<HvxIeee, ExpByTable>(s, tiles, work->at<const uint16_t>(work->place.table),
-                                    *vectors_at(kAttention.diagonal[pair % kTilePairs]), top, sum, &kept, p);
+  const auto soften = [&]<class Exp>(Exp) {
+    softmax_pair<HvxIeee, Exp>(s, tiles, work->at<const uint16_t>(work->place.table), *vectors_at(kAttention.diagonal[pair % kTilePairs]),
+                               top, sum, &kept, p);
+  };
+  switch (pass.exponential) {
+    case Exponential::table:
+      return soften(ExpByTable{});
+    case Exponential::f16:
+      return soften(ExpByHalf{});
+    case Exponential::f32:
+      return soften(ExpByFloat{});
+  }
 }
 
 [[gnu::noinline]] void float_attention_result(const AttentionWork* work, const StepBlocks* at, uint32_t pair) {

@@ -19,7 +19,7 @@ struct AttentionWork {
   }
 };
 
-// Queries, and the table of 2^x, whose gathers need it in TCM.
+// Queries, and the table of 2^x if there is one: gathers need it in TCM.
 void load_queries(const AttentionWork& work, Chain& chain);
 // Keys of a step's block, and values of the one before that whose softmax is made in this step.
 void load_block(const AttentionWork& work, uint32_t step, Chain& chain);

@@ -13,6 +13,14 @@ struct HvxIeee : HvxFloatTypes {
     float word[32];
   };
 
+  static Q16 multiply(Vector a, Vector b) {
+    return {halves(a, b, [](float x, float y) { return x * y; })};
+  }
+  static Q16 multiply(Q16 a, Vector b) { return multiply(a.bits, b); }
+  static Q16 add_half_float(Vector a, Vector b) {
+    return {halves(a, b, [](float x, float y) { return x + y; })};
+  }
+  static Q16 add(Q16 a, Vector b) { return add_half_float(a.bits, b); }
   static Q16 subtract_half(Vector a, Vector b) {
     return {halves(a, b, [](float x, float y) { return x - y; })};
   }
@@ -30,6 +38,7 @@ struct HvxIeee : HvxFloatTypes {
   static Q32 subtract(Vector a, Vector b) {
     return {words(a, b, [](float x, float y) { return x - y; })};
   }
+  static Q32 subtract(Q32 a, Q32 b) { return subtract(a.bits, b.bits); }
   static Q32 multiply(Q32 a, Q32 b) {
     return {words(a.bits, b.bits, [](float x, float y) { return x * y; })};
   }

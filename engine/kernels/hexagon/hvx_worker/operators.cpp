@@ -23,7 +23,7 @@ bool sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
   if (op.kind == Kind::attention) {
     in[0] = query_bytes(op) + op.batch * sizeof(uint32_t);
     in[1] = uint64_t{op.bits} * 2 * op.pitch * columns * 2;
-    in[2] = 65536;
+    in[2] = AttentionRoom(attention_pass(op)).table;
     out = attention_bytes(op);
     return valid_attention(op);
   }

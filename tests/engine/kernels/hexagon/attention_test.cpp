@@ -20,10 +20,7 @@ using hexagon::QfloatRounding;
 using lut::AttentionCase;
 using lut::Halves;
 
-const Halves& table() {
-  static const Halves table = lut::exp2_table();
-  return table;
-}
+std::span<const std::uint16_t> table() { return lut::powers_of_two(Exponential::table); }
 
 // Q with log2 e / sqrt(dim) folded in, as the oracle does it.
 Halves scaled_queries(const AttentionCase& c) {
@@ -49,7 +46,7 @@ Heads draw_heads(Rng& rng, std::size_t heads, std::size_t queries, std::size_t k
   return drawn;
 }
 
-Halves by_the_oracle(const Heads& heads) {
+Halves by_the_oracle(const Heads& heads, Exponential exponential = Exponential::table) {
   Halves all;
   for (const AttentionCase& c : heads.cases) {
     for (std::size_t q = 0; q < c.shape.queries; ++q) {
@@ -58,20 +55,22 @@ Halves by_the_oracle(const Heads& heads) {
       one.keys = heads.seen[q];
       const std::size_t dim = one.dim, size = one.keys * dim;
       const Halves out = lut::flash_attention(one, std::span(c.q).subspan(q * dim, dim), std::span(c.k).first(size),
-                                              std::span(c.v).first(size), c.scale, table());
+                                              std::span(c.v).first(size), c.scale, lut::powers_of_two(exponential));
       all.insert(all.end(), out.begin(), out.end());
     }
   }
   return all;
 }
 
-hexagon::Operator attention_operator(const Heads& heads, const hexagon::StageOptions& options) {
+hexagon::Operator attention_operator(const Heads& heads, const hexagon::StageOptions& options,
+                                     Exponential exponential = Exponential::table) {
   const lut::AttentionShape& shape = heads.cases[0].shape;
   const auto columns = hexagon::attention_columns(static_cast<std::uint32_t>(shape.dim));
   hexagon::Operator op = hexagon_op(Kind::attention, static_cast<std::uint32_t>(shape.keys), columns,
                                     static_cast<std::uint32_t>(shape.queries));
   op.bits = static_cast<std::uint32_t>(heads.cases.size());
   op.pitch = static_cast<std::uint32_t>(round_up(shape.keys, hexagon::kTile));
+  op.exponential = exponential;
   op.stages = hexagon::plan_attention(hexagon::attention_pass(op), options.buffers, options.threads);
   return op;
 }
@@ -100,8 +99,9 @@ Halves attend_on_the_worker(HexagonWorker& worker, const Heads& heads, const hex
     queries.push_back(static_cast<std::uint16_t>(seen));
     queries.push_back(static_cast<std::uint16_t>(seen >> 16));
   }
-  const Halves wide =
-      worker.in(0, queries).in(1, kv).in(2, table()).run<std::uint16_t>(op, std::size_t{op.bits} * op.batch * op.columns);
+  worker.in(0, queries).in(1, kv);
+  if (op.exponential == Exponential::table) worker.in(2, Halves(table().begin(), table().end()));
+  const Halves wide = worker.run<std::uint16_t>(op, std::size_t{op.bits} * op.batch * op.columns);
   Halves out;
   for (std::size_t row = 0; row < wide.size(); row += op.columns) {
     out.insert(out.end(), wide.begin() + static_cast<std::ptrdiff_t>(row), wide.begin() + static_cast<std::ptrdiff_t>(row + dim));
@@ -126,6 +126,25 @@ TEST(HexagonAttention, has_the_bits_of_the_oracle) {
         ASSERT_EQ(attend_on_the_worker(worker, drawn, attention_operator(drawn, options)), expected)
             << heads << " x " << queries << " x " << keys << " x " << dim << ", " << spread << ", " << options.buffers << " buffers, "
             << options.threads << " threads";
+      }
+    }
+  }
+}
+
+// Polynomials are computed where the oracle looks their values up: no table is given to the worker, and none has room in TCM.
+TEST(HexagonAttention, has_the_bits_of_the_oracle_by_polynomials) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  Rng rng(3);
+  for (const Exponential exponential : {Exponential::f16, Exponential::f32}) {
+    for (const double spread : {1.0, 12.0}) {
+      const Heads drawn = draw_heads(rng, 2, 5, 170, 64, spread);
+      const Halves expected = by_the_oracle(drawn, exponential);
+      if (exponential == Exponential::f16) EXPECT_NE(expected, by_the_oracle(drawn)) << spread;
+      for (const std::uint32_t buffers : {0u, 1u, 2u}) {
+        const hexagon::Operator op = attention_operator(drawn, {.buffers = buffers, .threads = 2}, exponential);
+        EXPECT_EQ(hexagon::place_attention(op).queries, 0u);
+        ASSERT_EQ(attend_on_the_worker(worker, drawn, op), expected) << spread << ", " << buffers << " buffers";
       }
     }
   }
@@ -185,6 +204,7 @@ TEST(HexagonAttention, impossible_shapes_are_refused) {
   EXPECT_TRUE(shape_refused([](auto& op) { op.rows = op.pitch = 0x40000000; }));
   EXPECT_TRUE(refused([](auto& op) { op.rows = 0; }));
   EXPECT_TRUE(refused([](auto& op) { op.batch = 0; }));
+  EXPECT_TRUE(refused([](auto& op) { op.exponential = static_cast<Exponential>(3); }));
   EXPECT_TRUE(refused([](auto& op) { ++op.stages.groups; }));
   EXPECT_TRUE(refused([](auto& op) { op.stages.threads = 3; }));
   EXPECT_TRUE(refused([](auto& op) { op.stages.buffers = 3; }));

@@ -68,5 +68,24 @@ TEST(LutReference, the_exp_table_is_within_half_an_fp16_step) {
   }
 }
 
+// The polynomial in float32 rounds nearly as the table does; the one in fp16 is off by some of its steps, and has nothing below 2^-14.
+TEST(LutReference, polynomials_are_near_the_exp_table) {
+  const auto table = powers_of_two(Exponential::table), half = powers_of_two(Exponential::f16), single = powers_of_two(Exponential::f32);
+  ASSERT_EQ(half.size(), table.size());
+  ASSERT_EQ(single.size(), table.size());
+  std::size_t off = 0;
+  for (std::uint16_t bits = 0; bits < 0x7c00; ++bits) {
+    const int x = table[bits];  // positive halves ascend as their bits do
+    const bool normal = x >= 0x400;
+    ASSERT_LE(std::abs(single[bits] - x), 1) << bits;
+    ASSERT_LE(std::abs(half[bits] - (normal ? x : 0)), normal && bits < 0x4b00 ? 4 : 0x400) << bits;
+    off += single[bits] != x;
+  }
+  EXPECT_LT(off, table.size() / 1000);
+  EXPECT_EQ(half[0x4b01], 0);  // below -14
+  EXPECT_EQ(single[0x7c00], 0);
+  EXPECT_EQ(half[0x7e00], 0);  // not a number
+}
+
 }  // namespace
 }  // namespace vitro::lut
