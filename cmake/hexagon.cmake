@@ -31,8 +31,8 @@ function(hexagon_program path)
 endfunction()
 set(objects)
 foreach(file attention_work block_kernels block_work dma freestanding half_kernels layout_kernels look_up_work lut_kernels main
-        matrix_unit operators matmul rounded_kernels row_kernels scaled_kernels stage_threads stage_work stages strip_kernels system
-        table_kernels tile_kernels wide_kernels)
+        matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels stage_threads stage_work stages
+        strip_kernels system table_kernels tile_kernels wide_kernels)
   hexagon_object(${source}/hvx_worker/${file}.cpp ${folder})
   list(APPEND objects ${folder}/${file}.o)
 endforeach()

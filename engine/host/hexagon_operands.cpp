@@ -182,8 +182,10 @@ Result<MatmulForm> matmul_form(const KernelCall& call, CodeMatmul products) {
   } else if (call.variant == variant::kHmx) {
     if (can_pack_strips(weights)) {
       if (weights.format == Format::q8_0) return MatmulForm{Kind::matmul_hmx_q8, {}};
-      const bool tiles = weights.format == Format::q4_0_tile;
-      return MatmulForm{Kind::matmul_hmx, {.scales = tiles ? Scales::of_tile_groups : Scales::of_blocks}};
+      const Scales scales = weights.format == Format::q4_0_tile ? Scales::of_tile_groups
+                            : weights.format.has_outliers()    ? Scales::of_outlier_rows
+                                                               : Scales::of_blocks;
+      return MatmulForm{Kind::matmul_hmx, {.scales = scales}};
     }
     const std::optional<PlaneForm> planes = weights.format.is_group() ? plane_form(weights) : std::nullopt;
     const Kind kind = call.method == Method::scaled_tables ? Kind::matmul_hmx_scaled : Kind::matmul_hmx_lut;

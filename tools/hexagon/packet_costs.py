@@ -16,6 +16,7 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_block       per output column, block and up to four activation rows: the scale that they share
                      packets_per_activation  float32 activations to int8
   hmx.dma.{float,hmx}.q4_0_tile          packets_per_weight      tile groups as they are stored (TTS-NPU 5.1), scales spread by look-up
+  hmx.dma.{float,hmx}.w4_outliers        packets_per_weight      nibbles as q4_0's and, after them, 1 % of weights by scatters
   hmx.dma.hmx.f16                        packets_per_weight      rows as the file has them to tiles; float.f16: they lie as tiles
   hmx.dma.two_level.w{1..4}g{32,64,128}[z|r]      packets_per_weight  two-level dequantisation: planes to codes, codes to fp16 by tables,
                                                                  scales by lanes
@@ -42,9 +43,11 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                      packets_per_element     row maximum, subtraction, exp, sum in float32
                      gathers_per_element     vgather instructions among them, which wait for memory
 """
+# Long because each entry of the table has its kernel and what a trip of it serves.
 import argparse
 import functools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -61,11 +64,12 @@ LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
 WORKER_FILES = ("attention_work block_kernels block_work dma freestanding half_kernels layout_kernels look_up_work "
-                "lut_kernels main matrix_unit operators matmul rounded_kernels row_kernels scaled_kernels stage_threads stage_work "
-                "stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
+                "lut_kernels main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels "
+                "stage_threads stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
+TRIP |= {"qf_place_outliers": 64}  # outliers
 TRIP |= {"qf_scale_sums": 4 * 32, "qf_scale_sums_of_row": 32}  # sums of a block
 TRIP |= {f"qf_quantise{wide}_g{block}": 128 for wide in ("", "_wide") for block in (32, 64, 128)}
 # Sums of a panel's blocks in a tile of 256 columns; weights of a block of 128 rows; elements of a vector of scores.
@@ -232,14 +236,19 @@ def prices(executed, static):
     f16_tiles = per_weight(executed, "f16 tiles", "hvx_f16_tiles")
     bytes_to_tiles = {"packets_per_weight": static["qf_dequantise_bytes"],
                       "packets_per_placed_weight": strip["q8_0"] + static["qf_dequantise_bytes"]}
+    # A strip of 1024 columns: 32 rows with 11 outliers each, in whole vectors.
+    placed_outliers = math.ceil(32 * 11 / TRIP["qf_place_outliers"]) / (32 * 1024)  # vectors per weight
+    outliers = {"packets_per_weight": static["qf_dequantise_columns"]
+                + placed_outliers * TRIP["qf_place_outliers"] * static["qf_place_outliers"], "gathers_per_weight": placed_outliers}
     q4_placed = {"packets_per_placed_weight": strip["q4_0"] + static["qf_dequantise_columns"]}
     return {
         "hmx": {"dma": {
             "float": {"f16": {"packets_per_weight": 0, "packets_per_placed_weight": f16_tiles}, "q8_0": bytes_to_tiles,
-                      "q4_0": tile_groups | q4_placed, "q4_0_tile": tile_groups},
+                      "q4_0": tile_groups | q4_placed, "q4_0_tile": tile_groups, "w4_outliers": outliers},
             "int8": {form: of_blocks(form) for form in ("q8_0", "q4_0")},
             "hmx": {"f16": {"packets_per_weight": f16_tiles}, "q8_0": bytes_to_tiles,
-                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]} | q4_placed, "q4_0_tile": tile_groups},
+                    "q4_0": {"packets_per_weight": static["qf_dequantise_columns"]} | q4_placed, "q4_0_tile": tile_groups,
+                    "w4_outliers": outliers},
             "two_level": two_level,
             "scaled_tables": {"w4": once["dequantise_fused"], "q4_0": once["dequantise_fused"]} | scaled_tables,
             "int8_rows": int8_rows,

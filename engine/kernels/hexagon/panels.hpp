@@ -14,6 +14,7 @@
 // Of rows in places, as a file has them, the worker makes strips (row_kernels.cpp).
 // A strip of q8_0 has 1024 bytes per tile in the place of nibbles: vector v of a tile has its elements 128 v + i in byte 2 i, and those
 // 64 further on in byte 2 i + 1, so that widening leaves them in order.
+// Strips of w4_outliers have scales of rows, and outliers (outlier_strips.hpp).
 // An fp16 strip is the same rows as the file has them, 64 columns of each after the other: a vector is 64 columns of a row, 32 vectors
 // are a pair of tiles. So a DMA that takes blocks of 128 bytes makes it of a matrix in f16, and HVX makes the tiles (strip_kernels.cpp).
 // Rows behind the last one are zero, and so are columns.
@@ -32,7 +33,8 @@ inline constexpr std::uint32_t kScaleBytes = 2;
 
 // Matrices are read in every layout that they can have (file_rows.hpp).
 
-// True when no block of the matrix, q4_0 or of a group format, has a scale that is infinite or no number.
+// True when no block of the matrix, q4_0 or of a group format, and no row of w4_outliers, has a scale that is infinite or no
+// number.
 bool finite_scales(const View& weights);
 bool is_finite_half(const std::byte* half);
 
@@ -61,8 +63,8 @@ void pack_lut_panels(const View& weights, Range rows, std::byte* out);
 void pack_lut_panels(const PlaneForm& form, std::uint32_t rows, std::uint32_t columns, const std::uint8_t* q, const std::uint16_t* scales,
                      const std::uint8_t* zeros, std::byte* out);
 
-// Strips of q4_0 and q8_0 for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies; scales are finite, as the
-// contract `hmx` wants them.
+// Strips of q4_0, q8_0 and w4_outliers for the matrix unit, or of tile groups, which are the bytes of the matrix as it lies;
+// scales are finite, as the contract `hmx` wants them.
 bool can_pack_strips(const View& weights);
 Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns);  // of 4 bits
 Bytes q8_strips_bytes(std::uint32_t rows, std::uint32_t columns);

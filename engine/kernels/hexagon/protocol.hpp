@@ -33,7 +33,8 @@ enum class Kind : uint32_t {
                        // [batch][columns / 32];  out: y f32 [batch][rows]
   matmul_q4_0,         // the same with strips of q4_0
   matmul_lut,          // in: bit-serial panels, x int8 [batch][columns], ActivationScale[batch][columns / group];  out: the same
-  matmul_hmx,          // in: tile strips of q4_0, x fp16 in tiles [batch / 32][columns / 32], value table fp16 [64];  out: the same
+  matmul_hmx,          // in: tile strips of q4_0 or w4_outliers, x fp16 in tiles [batch / 32][columns / 32], value table fp16
+                       // [64];  out: the same
   lut_precompute,      // in: x int8 [columns];                            out: tables int16 (lut_reference.hpp), as vlut16 wants them
   dequantise,          // in: nibbles, fp16 scales, table fp16 [16];       out: q fp16, then scales fp16, one per element
   dequantise_fused,    // in: nibbles, fp16 tables [rows / 32][16];      out: fp16: the table of a group holds its scaled values
@@ -74,9 +75,9 @@ enum class Zeros : uint32_t { same, of_blocks, signs };
 constexpr uint32_t zero_field_bits(uint32_t bits) { return bits == 3 ? 4 : bits; }
 constexpr uint32_t zero_bytes(uint32_t bits, uint32_t blocks) { return (blocks * zero_field_bits(bits) + 7) / 8; }
 
-// What has a scale of its own: a block of columns of a row; two columns of 16 rows (TTS-NPU 5.1, matmul_hmx alone); or a row of a
-// bit-serial matrix, all of it.
-enum class Scales : uint32_t { of_blocks, of_tile_groups, of_rows };
+// What has a scale of its own: a block of columns of a row; two columns of 16 rows (TTS-NPU 5.1, matmul_hmx alone); a row of a
+// bit-serial matrix, all of it; or a row, and its outliers (w4_outliers, matmul_hmx alone).
+enum class Scales : uint32_t { of_blocks, of_tile_groups, of_rows, of_outlier_rows };
 
 // Rows and columns of a bit-serial matrix that lie together in memory and that a pass of the loops takes; a matrix's last tiles may have
 // less. Rows are whole panels, columns as many as 2, 4, 8 or 16 vectors of tables stand for, in whole blocks

@@ -112,6 +112,16 @@ struct QfloatModel {
   static Pair widen_unsigned(const Vector& v) {
     return {halves([&](std::size_t i) { return v.byte[2 * i]; }), halves([&](std::size_t i) { return v.byte[2 * i + 1]; })};
   }
+  static Vector load_unaligned(const unsigned char* p) {
+    return make<std::uint8_t, kVectorBytes>([p](std::size_t i) { return p[i]; });
+  }
+  static Pair unpack_signed(const Vector& v) {
+    const auto wide = [&](std::size_t byte) { return static_cast<std::int8_t>(v.byte[byte]); };
+    return {halves(wide), halves([&](std::size_t i) { return wide(i + 64); })};
+  }
+  static void scatter_first(std::uint32_t count, std::uintptr_t base, const Vector& offsets, const Vector& v) {
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(reinterpret_cast<void*>(base + half(offsets, i)), v.byte + 2 * i, 2);
+  }
   static Vector exclusive_or(const Vector& a, const Vector& b) {
     return halves([&](std::size_t i) { return half(a, i) ^ half(b, i); });
   }

@@ -3,6 +3,7 @@
 #pragma once
 #include "engine/base/block_plan.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/outlier_strips.hpp"
 #include "engine/kernels/hexagon/protocol.hpp"
 
 namespace vitro::hexagon {
@@ -60,7 +61,9 @@ constexpr uint32_t lut_bytes_to(const Operator& op, uint32_t columns) {
 // Of a strip whose rows are `depth` long.
 constexpr bool tile_groups(const Operator& op) { return op.scales == Scales::of_tile_groups; }
 constexpr uint32_t tile_pairs(uint32_t depth) { return (depth / kTile + 1) / 2; }
-constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vectors
+constexpr bool has_outliers(const Operator& op) { return op.scales == Scales::of_outlier_rows; }
+constexpr uint32_t strip_scales(const Operator& op, uint32_t depth) {  // vectors; outliers among them, of the whole depth
+  if (has_outliers(op)) return OutlierStrip{op.columns}.nibbles() / kVectorBytes;
   return is_f16_product(op.kind) ? 0 : tile_groups(op) ? tile_pairs(depth) : depth / kTile;
 }
 constexpr uint32_t strip_values(const Operator& op, uint32_t depth) {  // bytes: of nibbles, bytes, or fp16

@@ -4,9 +4,11 @@
 
 #include "engine/kernels/common/file_rows.hpp"
 #include "engine/kernels/hexagon/hmx.hpp"
+#include "engine/kernels/hexagon/outlier_strips.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/tile_groups.hpp"
 
 namespace vitro::hexagon {
@@ -20,6 +22,7 @@ static_assert(kStripRows == kTile && kStripColumns == kPairColumns && kSuperGrou
 bool in_tile_groups(const View& weights) { return weights.format == Format::q4_0_tile && weights.layout == Layout::strips; }
 
 Bytes strip_bytes(Scales scales, std::uint32_t tiles) {
+  if (scales == Scales::of_outlier_rows) return OutlierStrip{tiles * kTile}.nibbles() + tiles * kTileNibbles;
   const Bytes vectors = scales == Scales::of_tile_groups ? (Bytes{tiles} + 1) / 2 : tiles;
   return vectors * kVectorBytes + tiles * kTileNibbles;
 }
@@ -51,6 +54,72 @@ void pack_q8_strips(const View& weights, Range rows, std::byte* out) {
   }
 }
 
+std::uint16_t half_at(const std::byte* p) {
+  std::uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+  return half;
+}
+
+// Of 32 rows, those that are there.
+class OutlierStripWriter {
+ public:
+  OutlierStripWriter(std::uint32_t columns, std::byte* out)
+      : columns_(columns),
+        out_(out),
+        codes_(std::size_t{at_.tiles()} * kTileElements, kNothing),
+        places_(at_.tiles()),
+        values_(at_.tiles()) {}
+
+  void add(std::uint32_t n, const std::byte* row) {
+    const OutlierRow in{columns_};
+    for (const std::uint32_t twice : {0u, 1u}) {
+      std::memcpy(out_ + at_.scales() + (2 * n + twice) * kScaleBytes, row + in.scale(), kScaleBytes);
+      std::memcpy(out_ + at_.outlier_scales() + (2 * n + twice) * kScaleBytes, row + in.outlier_scale(), kScaleBytes);
+    }
+    for (std::uint32_t k = 0; k < columns_; ++k) {
+      const auto byte = std::to_integer<unsigned>(row[in.nibbles() + k / kTile * (kTile / 2) + k % (kTile / 2)]);
+      codes_[k / kTile * kTileElements + tile_place(k % kTile, n)] = static_cast<std::uint8_t>(byte >> k % kTile / (kTile / 2) * 4 & 15);
+    }
+    for (std::size_t j = 0; j < in.outliers(); ++j) {
+      const std::uint32_t k = half_at(row + in.positions() + 2 * j), tile = k / kTile;
+      places_[tile].push_back(static_cast<std::uint16_t>(tile % kSpanTiles * kTileElements + tile_place(k % kTile, n)));
+      values_[tile].push_back(row[in.values() + j]);
+    }
+  }
+
+  void write() {
+    std::size_t outlier = 0;
+    for (std::uint32_t t = 0; t < at_.tiles(); ++t) {
+      std::ranges::copy(values_[t], out_ + at_.values() + outlier);
+      std::memcpy(out_ + at_.places() + 2 * outlier, places_[t].data(), 2 * places_[t].size());
+      outlier += places_[t].size();
+      const auto end = static_cast<std::uint16_t>(outlier);
+      std::memcpy(out_ + at_.ends() + 2 * t, &end, sizeof end);
+      pack_tile(&codes_[std::size_t{t} * kTileElements], out_ + at_.nibbles() + t * kTileNibbles);
+    }
+    VITRO_CHECK(outlier <= at_.outliers(), "a strip has room for all outliers");
+  }
+
+ private:
+  const std::uint32_t columns_;
+  const OutlierStrip at_{columns_};
+  std::byte* out_;
+  std::vector<std::uint8_t> codes_;  // of rows that are not there: zero
+  std::vector<std::vector<std::uint16_t>> places_;  // [tiles]
+  std::vector<std::vector<std::byte>> values_;
+};
+
+void pack_outlier_strips(const View& weights, Range rows, std::byte* out) {
+  const std::uint32_t k = columns(weights);
+  FileRows in(weights);
+  std::memset(out, 0, strips_bytes(Scales::of_outlier_rows, rows.count, k));
+  for (std::uint32_t first = 0; first < rows.count; first += kTile, out += strip_bytes(Scales::of_outlier_rows, k / kTile)) {
+    OutlierStripWriter strip(k, out);
+    for (std::uint32_t n = 0; n < std::min(kTile, rows.count - first); ++n) strip.add(n, in[rows.first + first + n]);
+    strip.write();
+  }
+}
+
 }  // namespace
 
 bool is_finite_half(const std::byte* half) {
@@ -60,7 +129,9 @@ bool is_finite_half(const std::byte* half) {
 }
 
 bool finite_scales(const View& weights) {
-  const std::size_t blocks = columns(weights) / block_elements(weights.format), step = block_bytes(weights.format);
+  const bool outliers = weights.format.has_outliers();  // of a row, whose two scales stand first
+  const std::size_t blocks = outliers ? 2 : columns(weights) / block_elements(weights.format);
+  const std::size_t step = outliers ? kScaleBytes : block_bytes(weights.format);
   FileRows in(weights);
   for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
     const std::byte* row = in[r];
@@ -72,8 +143,9 @@ bool finite_scales(const View& weights) {
 }
 
 bool can_pack_strips(const View& weights) {
-  const bool tiles = in_tile_groups(weights) && columns(weights) <= kMostColumns;
-  return (tiles || can_pack(weights)) && finite_scales(weights);
+  const std::uint32_t k = columns(weights);
+  const bool others = in_tile_groups(weights) || (weights.format.has_outliers() && k > 0 && k % kTile == 0);
+  return ((others && k <= kMostColumns) || can_pack(weights)) && finite_scales(weights);
 }
 
 Bytes strips_bytes(Scales scales, std::uint32_t rows, std::uint32_t columns) {
@@ -86,6 +158,7 @@ Bytes q8_strips_bytes(std::uint32_t rows, std::uint32_t columns) {
 
 void pack_strips(const View& weights, Range rows, std::byte* out) {
   if (weights.format == Format::q8_0) return pack_q8_strips(weights, rows, out);
+  if (weights.format.has_outliers()) return pack_outlier_strips(weights, rows, out);
   const std::uint32_t k = columns(weights), tiles = k / kTile;
   if (in_tile_groups(weights)) {
     VITRO_CHECK(rows.first % kTile == 0, "a part of tile groups begins with a strip");

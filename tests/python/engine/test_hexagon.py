@@ -1,5 +1,6 @@
 """engine.units: hexagon on the command line: HVX code in qemu-hexagon, with the tokens of the CPU."""
 import json
+import re
 import shutil
 import subprocess
 
@@ -83,10 +84,10 @@ def test_attention_by_table_costs_a_simulated_core_what_attention_costs(native):
 
 def test_a_simulated_npu_pays_for_the_exponential_that_it_runs(native):
     """A table is gathered from, polynomials are packets: in float32 more than in fp16."""
-    prompts = {kind: native(*arguments("q8_0", "[cpu0, npu]", **{"engine.attention": kind}), "--machine", "sim").json
-               for kind in ("lut_exp", "exp_f16", "exp_f32")}
-    times = {kind: answer["metrics"]["prefill_tokens_per_s"] for kind, answer in prompts.items()}
-    assert times["lut_exp"] > times["exp_f16"] > times["exp_f32"]
+    prompts = [native("run", ROOT / "experiments/papers/tts/decode.yaml", "--json", "--set", f"engine.attention={kind}",
+                      "--set", "workload.output_tokens=1").json for kind in ("lut_exp", "exp_f16", "exp_f32")]
+    table, halves, floats = (answer["metrics"]["ttft_ms"] for answer in prompts)
+    assert table < halves < floats
 
 
 def test_the_policy_says_what_it_can_not_do(native):
@@ -166,8 +167,8 @@ def test_tile_groups_are_one_format_for_host_and_sim(native, tmp_path):
 
 
 @needs_worker
-def test_outliers_reach_the_worker_as_copies_or_are_the_core_s(native, tmp_path):
-    """PowerInfer-2, section 7.6: no loop of the worker knows them. In fp16 it takes what they stand for; of int8 it says what it lacks."""
+def test_outliers_are_computed_as_stored_in_fp16_and_are_the_cores_in_int8(native, tmp_path):
+    """PowerInfer-2, section 7.6: in fp16 the worker has loops for them, which price the NPU; of int8 it says what it lacks."""
     model = tmp_path / "outliers.gguf"
     vitro.quantize(MODELS / "stories-reglu-3m.f16.gguf", model, "w4_outliers")
     for activations, computed in (("fp16", True), ("int8", False)):
@@ -177,7 +178,21 @@ def test_outliers_reach_the_worker_as_copies_or_are_the_core_s(native, tmp_path)
         assert hexagon["tokens"] == cores["tokens"] == sim["tokens"] and len(sim["tokens"]) == 4
         assert (hexagon["counts"].get("hexagon_operators", 0) > 0) == computed
         assert any("no kernel for w4_outliers" in note for note in hexagon["notes"]) != computed
-        assert any("w4_outliers on npu" in call for call in sim["unpriced_calls"])
+        assert any("w4_outliers on npu" in call for call in sim["unpriced_calls"]) != computed
+    keys = {"model.gguf": model, "engine.placement.activations": "fp16", "workload.output_tokens": 4}
+    beside = native(*arguments("f16", "[cpu0, hexagon]", **keys)).json
+    alone = native(*arguments("f16", "hexagon", **keys | {"engine.activations": "fp16"})).json
+    assert beside["counts"]["hexagon_operators"] > 0 and alone["counts"]["hexagon_operators"] == 4 * 4 * 7
+    assert not any("no kernel for w4_outliers" in note for note in beside["notes"] + alone["notes"])
+    # 4.5 bits a weight, and what a strip adds; in fp16 it would be 16.
+    copies = next(re.search(r"([\d.]+) (KiB|MiB) from copies", note) for note in alone["notes"] if "from copies" in note)
+    copied = float(copies[1]) * {"KiB": 1 << 10, "MiB": 1 << 20}[copies[2]]
+    assert model.stat().st_size * 0.4 < copied < 1.2 * model.stat().st_size, alone["notes"]
+    # Nibbles as q4_0's and outliers beside: dearer than q4_0, in bytes about the same.
+    fp16 = {"engine.placement.activations": "fp16"}
+    nibbles, outliers = (native(*arguments("q4_0", "[cpu0, npu]", **fp16 | more), "--machine", "sim").json["metrics"]["ttft_ms"]
+                         for more in ({}, {"model.gguf": model}))
+    assert outliers > nibbles
 
 
 @needs_worker

@@ -6,6 +6,7 @@
 #include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx_ieee_floats.hpp"
 #include "engine/kernels/hexagon/lut_stages.hpp"
+#include "engine/kernels/hexagon/outlier_strips.hpp"
 #include "engine/kernels/hexagon/scaled_tables.hpp"
 
 namespace vitro::hexagon {
@@ -60,6 +61,12 @@ void qf_dequantise_columns(const HVX_Vector* in, const HVX_Vector* scales, const
 
 void qf_dequantise_bytes(const HVX_Vector* in, const HVX_Vector* scales, uint32_t tiles, HVX_Vector* out) {
   dequantise_columns_q8<Isa>(in, scales, tiles, out);
+}
+
+// Of rows with one scale: outliers of a span of tiles, after their nibbles.
+void qf_place_outliers(const unsigned char* places, const unsigned char* values, const HVX_Vector* scales, uint32_t count,
+                       uintptr_t tiles) {
+  place_outliers<Isa>(places, values, *scales, count, tiles);
 }
 
 // Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one

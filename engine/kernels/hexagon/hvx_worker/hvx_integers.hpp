@@ -64,8 +64,14 @@ struct HvxIntegers {
     constexpr int kLastByte = 65535;
     Q6_vscatter_QRMVhV(Q6_Q_vsetq_R(64), base, kLastByte, offsets, halves);
   }
+  // The first `count` halfwords, 1 to 64.
+  static void scatter_first(uint32_t count, uintptr_t base, Vector offsets, Vector halves) {
+    constexpr int kLastByte = 65535;
+    Q6_vscatter_QRMVhV(Q6_Q_vsetq2_R(static_cast<int>(2 * count)), base, kLastByte, offsets, halves);
+  }
   static Vector shift_bytes(Vector v, int bits) { return Q6_Vub_vlsr_VubR(v, bits); }
   static Pair unpack_bytes(Vector v) { return pair(Q6_Wuh_vunpack_Vub(v)); }
+  static Pair unpack_signed(Vector v) { return pair(Q6_Wh_vunpack_Vb(v)); }
   static Pair unpack_halves(Vector v) { return pair(Q6_Wuw_vunpack_Vuh(v)); }
   static Vector rotate(Vector v, int bytes) { return Q6_V_vror_VR(v, bytes); }
   static void gather(Vector* out, const uint16_t* table, Vector offsets) {

@@ -70,6 +70,8 @@ extern "C" void float_dequantise_tiles(const unsigned char* nibbles, const uint1
                                        uint16_t* w);
 // Tiles of a strip of q8_0 (panels.hpp) to fp16, with a vector of scales each.
 extern "C" void float_dequantise_bytes(const unsigned char* bytes, const uint16_t* scales, uint32_t tiles, uint16_t* w);
+// The outliers of tiles [first, end) of a strip of w4_outliers, `columns` columns deep (outlier_strips.hpp); `tiles`: tile `first`.
+extern "C" void float_place_outliers(const unsigned char* strip, uint32_t columns, uint32_t first, uint32_t end, uint16_t* tiles);
 // `blocks` blocks of a bit-serial panel to weight tiles [4][columns / 32] (T-MAN 4.1). tables: the vector of the first level, then that of
 // the values.
 extern "C" void float_lut_tiles(const unsigned char* planes, const ZeroFields& zeros, const uint16_t* scales, uint32_t step,

@@ -86,7 +86,8 @@ bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_q8:
     case Kind::matmul_hmx_f16:
-      if (op.scales > Scales::of_tile_groups || (tile_groups(op) && (columns & (2 * kTile - 1)) != 0)) return false;
+      if (op.scales == Scales::of_rows || op.scales > Scales::of_outlier_rows) return false;
+      if ((tile_groups(op) && (columns & (2 * kTile - 1)) != 0) || (has_outliers(op) && op.kind != Kind::matmul_hmx)) return false;
       in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
       in[1] = tiles;
       in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;

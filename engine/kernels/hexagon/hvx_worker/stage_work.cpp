@@ -56,7 +56,8 @@ void load_strips(const StagePass& pass, const Step& step, unsigned char* to, Cha
   const unsigned char* from = pass.operand(0) + step.column / kTile * pitch;
   if (step.depth == op.columns) return chain.add(run_of(from, to, strips * pitch));
   const uint32_t scales = strip_scales(op, step.depth) * kVectorBytes, values = strip_values(op, step.depth);
-  if (scales > 0) chain.add({from + strip_scales(op, step.begin) * kVectorBytes, to, scales, strips, pitch, placed});
+  const uint32_t before = has_outliers(op) ? 0 : strip_scales(op, step.begin) * kVectorBytes;
+  if (scales > 0) chain.add({from + before, to, scales, strips, pitch, placed});
   from += strip_scales(op, op.columns) * kVectorBytes + strip_values(op, step.begin);
   chain.add({from, to + scales, values, strips, pitch, placed});
 }
@@ -97,6 +98,18 @@ void widen(const StagePass& pass, const unsigned char* scales, const unsigned ch
   float_scale(out, halves_at(scales), kTilePairs, tiles * kTilePairs);
 }
 
+// Tiles [piece, end) of a step, whose rows have one scale, then the outliers in them.
+void outlier_tiles(const StagePass& pass, const Step& step, const unsigned char* strip, uint32_t piece, uint32_t end,
+                   unsigned char* tiles) {
+  const Operator& op = *pass.op;
+  const uint32_t vectors = (end - piece) * kTilePairs, first = step.begin / kTile;
+  const unsigned char* nibbles = strip + strip_scales(op, step.depth) * kVectorBytes + strip_values(op, piece * kTile);
+  uint16_t* out = halves_at(tiles) + piece * kTileElements;
+  hvx_values(nibbles, halves_at(pass.operand(2)), vectors / 4, out);
+  float_scale(out, halves_at(strip + OutlierStrip{op.columns}.scales()), vectors, vectors);
+  float_place_outliers(strip, op.columns, first + piece, first + end, out);
+}
+
 void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* strip, uint32_t piece, uint32_t end, unsigned char* made,
                  unsigned char* tiles) {
   const Operator& op = *pass.op;
@@ -110,6 +123,7 @@ void strip_tiles(const StagePass& pass, const Step& step, const unsigned char* s
     }
     return;
   }
+  if (has_outliers(op)) return outlier_tiles(pass, step, strip, piece, end, tiles);
   const unsigned char *scales = strip + piece * kVectorBytes, *values = strip + strip_scales(op, step.depth) * kVectorBytes;
   if (!tile_groups(op)) {
     return widen(pass, scales, values + piece * strip_values(op, kTile), end - piece, halves_at(tiles) + piece * kTileElements);

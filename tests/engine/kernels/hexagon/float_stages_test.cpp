@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "engine/base/rng.hpp"
+#include "engine/kernels/hexagon/outlier_strips.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 #include "engine/kernels/hexagon/qfloat_model.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
@@ -94,6 +96,42 @@ TYPED_TEST(FloatStages, eight_bit_weights_get_their_scales) {
   for (std::uint32_t i = 0; i < kWeights; ++i) {
     const std::uint16_t scale = drawn[i / 1024 * 32 + i % 64 / 2];
     this->expect_close(I::hf(out[i / 64], i % 64), q[i] * static_cast<double>(half_to_float(scale)), i);
+  }
+}
+
+// Outliers of a span of tiles, more than one vector and not whole ones: each gets its row's scale, and no other element changes.
+TYPED_TEST(FloatStages, outliers_are_placed_with_the_scales_of_their_rows) {
+  using I = TypeParam;
+  using hexagon::kTile;
+  Rng rng(12);
+  constexpr std::uint32_t kOutliers = 151, kElements = hexagon::kSpanTiles * hexagon::kTileElements;
+  constexpr std::uint16_t kUntouched = 0x1234;
+  std::vector<std::uint16_t> tiles(kElements, kUntouched), scales(kTile), places(kOutliers + 64);
+  std::vector<unsigned char> values(kOutliers + 128, 99);  // those behind the last one are read and not placed
+  std::vector<double> exact(kElements);
+  typename I::Vector twice;
+  for (std::uint32_t r = 0; r < kTile; ++r) {
+    scales[r] = this->draw_scale(rng);
+    for (const std::uint32_t i : {0u, 1u}) std::memcpy(twice.byte + 2 * (2 * r + i), &scales[r], 2);
+  }
+  for (std::uint32_t j = 0; j < kOutliers; ++j) {  // one of each row after the other, all over the span
+    const std::uint32_t row = j % kTile, depth = (j * 37) % kTile, tile = (j * 11) % hexagon::kSpanTiles;
+    const int value = static_cast<int>(rng.below(255)) - 127;
+    places[j] = static_cast<std::uint16_t>(tile * hexagon::kTileElements + hexagon::tile_place(depth, row));
+    values[j] = static_cast<unsigned char>(value);
+    tiles[places[j]] = 0;
+    exact[places[j]] = value * static_cast<double>(half_to_float(scales[row]));
+  }
+  hexagon::place_outliers<I>(reinterpret_cast<const unsigned char*>(places.data()), values.data(), twice, kOutliers,
+                             reinterpret_cast<std::uintptr_t>(tiles.data()));
+  const auto last = places.begin() + kOutliers;
+  const auto is_place = [&](std::uint32_t i) { return std::find(places.begin(), last, i) != last; };
+  for (std::uint32_t i = 0; i < kElements; ++i) {
+    if (is_place(i)) {
+      this->expect_close(half_to_float(tiles[i]), exact[i], i);
+    } else {
+      ASSERT_EQ(tiles[i], kUntouched) << i;
+    }
   }
 }
 

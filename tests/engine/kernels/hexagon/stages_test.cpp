@@ -87,6 +87,7 @@ const std::vector<Case>& cases() {
   static const std::vector<Case> all{{Format::q4_0, {200, 288, 3}},
                                      {Format::q8_0, {136, 160, 34}},
                                      {Format::f16, {136, 96, 33}},
+                                     {Format::w4_outliers, {200, 1312, 3}},
                                      {Format::w(2, 64, 'z'), {400, 576, 2}},
                                      {Format::w(4, 32), {300, 288, 3}},
                                      {Format::w(2, 128, 'r'), {400, 640, 5}, variant::kInt8Rows}};
@@ -200,6 +201,7 @@ TEST_F(Stages, have_the_same_bits_in_passes_and_in_parts_of_the_depth) {
   check({Format::q8_0, {64, 1056, 40}}, 150 * KiB, true, true);
   check({Format::f16, {64, 1120, 40}}, 200 * KiB, true, true);
   check({Format::q4_0, {40, 1120, 3}}, 150 * KiB, false, true);
+  check({Format::w4_outliers, {40, 1312, 3}}, 160 * KiB, false, true);
   check({Format::w(2, 64, 'z'), {200, 1088, 3}}, 300 * KiB, false, true);
   check({Format::w(4, 32, 'r'), {160, 1056, 34}}, 384 * KiB, true, true);
   check({Format::w(2, 128, 'r'), {200, 1152, 3}, variant::kInt8Rows}, 180 * KiB, false, true);
