@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "engine/base/exponential.hpp"
 #include "engine/base/units.hpp"
 #include "hw_models/callback.hpp"
 
@@ -57,6 +58,7 @@ struct Work {
   std::uint32_t kv_heads = 0, head_columns = 0;
   bool in_blocks = false;
   std::uint16_t quotient = 0;
+  Exponential exponential = Exponential::table;  // in blocks: a table takes room
   // Of the bytes read, those of the operand that outlives a step (weights, keys and values), and what has moved since a call
   // read them last: through this unit, and through all units. Never read before: kNever.
   static constexpr Bytes kNever = ~Bytes{0};

@@ -200,6 +200,7 @@ void WorkBuilder::price_scores(const KernelCall& call, const WorkCounts& counts,
   work.kv_heads = sliced(call, call.in[1].shape[0]).count;
   work.head_columns = call.in[1].shape[2];
   work.in_blocks = blocks.per_element;
+  work.exponential = exponential;
   if (blocks.per_element) work.quotient = quotient_price().id;
   work.has_own_softmax = true;
   work.softmax = own.id;

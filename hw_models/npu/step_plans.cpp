@@ -65,13 +65,11 @@ TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Ke
   const std::uint64_t queries = std::uint64_t{std::max(1u, work.rows)} * heads * work.kv_heads;
   const auto keys = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, work.macs / (2 * queries * work.head_columns)));  // the mean
   std::uint32_t rows = 0, passes = (of_sequence + hexagon::kAttentionRows - 1) / hexagon::kAttentionRows;
-  const bool gathers = softmax.gathers_per_element > 0;  // from a table, which takes room in TCM
   hexagon::AttentionPass pass;
   Bytes needed = 0;
   for (;; passes *= 2) {
     rows = (of_sequence + passes - 1) / passes;
-    pass = {rows * heads, work.kv_heads, keys, hexagon::attention_columns(work.head_columns),
-            gathers ? Exponential::table : Exponential::f32};
+    pass = {rows * heads, work.kv_heads, keys, hexagon::attention_columns(work.head_columns), work.exponential};
     needed = hexagon::AttentionRoom(pass).all(parts_.buffers);
     if (needed <= parts_.tcm - work.tcm_bytes) break;
     if (rows == 1) throw RunError(fmt::format("npu: a row of attention needs {} of TCM", format_bytes(needed)));

@@ -39,7 +39,11 @@ class AttentionPlan : public testing::Test {
     softmax_.packets_per_element = 0.3;
     quotient_.packets_per_element = 0.1;
   }
-  TilePlan plan(const AttentionCall& call) const { return TilePlanner(parts_).plan(work_of(call), kernel_, &softmax_, &quotient_); }
+  TilePlan plan(const AttentionCall& call, Exponential exponential = Exponential::table) const {
+    Work work = work_of(call);
+    work.exponential = exponential;
+    return TilePlanner(parts_).plan(work, kernel_, &softmax_, &quotient_);
+  }
   // Of all threads together.
   double packets(const AttentionCall& call) const {
     const Pass pass = plan(call).pass;
@@ -61,9 +65,15 @@ TEST_F(AttentionPlan, that_is_priced_is_the_one_that_runs) {
     op.batch = c.rows * c.query_heads;
     op.bits = c.kv_heads;
     op.stages = plan(c).stages;
-    EXPECT_TRUE(hexagon::valid_attention(op)) << c.keys;
-    EXPECT_EQ(plan(c).pass.groups, c.sequences * op.stages.groups);
-    EXPECT_LE(hexagon::place_attention(op).end, plan(c).buffers[0]);
+    for (const Exponential exponential : {Exponential::table, Exponential::f16, Exponential::f32}) {
+      op.exponential = exponential;
+      const TilePlan priced = plan(c, exponential);
+      EXPECT_EQ(priced.stages, op.stages);
+      EXPECT_TRUE(hexagon::valid_attention(op)) << c.keys;
+      EXPECT_EQ(priced.pass.groups, c.sequences * op.stages.groups);
+      EXPECT_LE(hexagon::place_attention(op).end, priced.buffers[0]);
+      EXPECT_LT(priced.buffers[0], hexagon::place_attention(op).end + 4096) << "no room for a table that is not there";
+    }
   }
 }
 
