@@ -7,7 +7,7 @@ endif()
 # All that hw_models/plugin.hpp includes. Their text is the version of the contracts: sizes alone do not show a virtual
 # function that moved, or a flag that became a count.
 set(VITRO_CONTRACT_HEADERS
-  engine/base/check.hpp engine/base/config.hpp engine/base/rng.hpp engine/base/units.hpp
+  engine/base/check.hpp engine/base/config.hpp engine/base/exponential.hpp engine/base/rng.hpp engine/base/units.hpp
   hw_models/callback.hpp hw_models/compute.hpp hw_models/context.hpp hw_models/dram.hpp hw_models/initiator.hpp hw_models/params.hpp
   hw_models/plugin.hpp hw_models/registry.hpp hw_models/storage.hpp)
 set(VITRO_CONTRACTS "")
