@@ -1,5 +1,7 @@
 // Weights of the matrix unit, in 4 and 8 bits and in fp16.
+#include <algorithm>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "engine/kernels/common/file_rows.hpp"
@@ -91,7 +93,7 @@ class OutlierStripWriter {
     std::size_t outlier = 0;
     for (std::uint32_t t = 0; t < at_.tiles(); ++t) {
       std::ranges::copy(values_[t], out_ + at_.values() + outlier);
-      std::memcpy(out_ + at_.places() + 2 * outlier, places_[t].data(), 2 * places_[t].size());
+      std::ranges::copy(std::as_bytes(std::span(places_[t])), out_ + at_.places() + 2 * outlier);
       outlier += places_[t].size();
       const auto end = static_cast<std::uint16_t>(outlier);
       std::memcpy(out_ + at_.ends() + 2 * t, &end, sizeof end);
