@@ -9,10 +9,10 @@ namespace vitro::ops {
 // With scales_query s_i = 16-lane dot of (scale * q) and k_i. Where q is float16, scale * q and the dots are stored in float16, too, each
 // rounded once; all from the softmax on is float32 (MNN-LLM 5.3). A dot beyond 65,504 is infinite then, and so the result is no number:
 // scales_query keeps dots smaller.
-// In fp16 (kLutExp and its like): variants.hpp. The KV pool: view shape {P, block_tokens, dim}, one of kKvFormats; bytes [block][layer][K
-// then V][P][block_tokens][dim], rows as engine/quant/kv_rows.hpp says, whose numbers enter sums as the float32 that they stand for; the
-// layer is call.layer, but for a pool of one layer, which may hold several as blocks of their own. P is the number of KV heads, or of query
-// heads where each keeps keys and values of its own.
+// In fp16 (kLutExp and its like): variants.hpp. The KV pool: view shape {P, block_tokens, dim}, one of kKvFormats; bytes
+// [block][layer][K then V][P][block_tokens][dim], rows as engine/quant/kv_rows.hpp says, whose numbers enter sums as the float32 that they
+// stand for; the layer is call.layer, but for a pool of one layer, which may hold several as blocks of their own. P is the number of KV
+// heads, or of query heads where each keeps keys and values of its own.
 struct Attention {
   static constexpr std::string_view kName = "attention";
   static constexpr Arity kArity{.in_min = 3, .in_max = 3, .out = 1, .slice = true, .f16_in = 0b1, .f16_out = true};

@@ -144,9 +144,22 @@ bool finite_scales(const View& weights) {
   return true;
 }
 
+namespace {
+
+bool undamaged(const View& weights) {
+  FileRows in(weights);
+  for (std::uint32_t r = 0; r < weights.shape[0]; ++r) {
+    if (outlier_damage(in[r], columns(weights))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool can_pack_strips(const View& weights) {
   const std::uint32_t k = columns(weights);
   const bool others = in_tile_groups(weights) || (weights.format.has_outliers() && k > 0 && k % kTile == 0);
+  if (weights.format.has_outliers() && !(others && undamaged(weights))) return false;
   return ((others && k <= kMostColumns) || can_pack(weights)) && finite_scales(weights);
 }
 

@@ -118,16 +118,19 @@ std::vector<std::uint16_t> powers_by() {
 }  // namespace
 
 std::span<const std::uint16_t> powers_of_two(Exponential by) {
-  static const std::vector<std::uint16_t> table = exp2_table();
-  static const std::vector<std::uint16_t> half = powers_by<hexagon::ExpByHalf>();
-  static const std::vector<std::uint16_t> single = powers_by<hexagon::ExpByFloat>();
   switch (by) {
-    case Exponential::table:
-      return table;
-    case Exponential::f16:
-      return half;
-    case Exponential::f32:
-      return single;
+    case Exponential::table: {
+      static const std::vector<std::uint16_t> powers = exp2_table();
+      return powers;
+    }
+    case Exponential::f16: {
+      static const std::vector<std::uint16_t> powers = powers_by<hexagon::ExpByHalf>();
+      return powers;
+    }
+    case Exponential::f32: {
+      static const std::vector<std::uint16_t> powers = powers_by<hexagon::ExpByFloat>();
+      return powers;
+    }
   }
   VITRO_CHECK(false, "no way of making 2^x");
 }

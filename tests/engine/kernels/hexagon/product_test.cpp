@@ -6,7 +6,6 @@
 #include "engine/kernels/compute_function.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/quant/group_formats.hpp"
-#include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/tiles.hpp"
 #include "tests/effort.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
@@ -102,40 +101,6 @@ INSTANTIATE_TEST_SUITE_P(
                     std::tuple{Format::w(2, 64, 'z'), Layout::tiled, kAutomatic}, std::tuple{Format::w(2, 64, 'z'), Layout::lut, kLookUp},
                     std::tuple{Format::w(3, 128), Layout::lut, kLookUp}, std::tuple{Format::w(3, 128), Layout::tiled, kLookUp},
                     std::tuple{Format::w(4, 128, 'z'), Layout::lut, kAutomatic}));
-
-// One scale per row and outliers in int8, as they are stored: last rows are missing, spans of outliers end within a strip, and some rows
-// have all of theirs in one tile.
-TEST(HexagonProduct, outliers_have_the_bits_of_the_cpu) {
-  VITRO_NEEDS_HEXAGON();
-  HexagonWorker worker;
-  ComputeFunction cpu({"portable"});
-  Rng rng(21);
-  for (const Layout layout : {Layout::rows, Layout::tiled}) {
-    for (const MatmulShape shape : {MatmulShape{16, 32, 1}, {48, 96, 3}, {208, 1056, 34}, {64, 2304, 2}}) {
-      KernelCall call = matmul_call(rng, Format::w4_outliers, layout, variant::kHmx, shape);
-      expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx);
-    }
-  }
-  std::vector<float> row(1024);
-  for (std::uint32_t c = 0; c < row.size(); ++c) row[c] = (c % 2 == 0 ? 1.0f : -1.0f) * static_cast<float>(c < 40 ? 100 + c : 1 + c % 7);
-  KernelCall call = matmul_call(rng, Format::w4_outliers, Layout::rows, variant::kHmx, {64, 1024, 2});
-  const Bytes bytes = row_bytes(Format::w4_outliers, 1024);
-  for (std::uint32_t r = 0; r < 64; ++r) quantise_outlier_row(row.data(), call.in[0].data() + r * bytes, row.size());
-  expect_bits_of_the_cpu(worker, cpu, call, Kind::matmul_hmx);
-}
-
-// A copy in strips has the stored bits, and little more; of scales that are no numbers there is none.
-TEST(HexagonProduct, strips_of_outliers_are_as_large_as_the_format) {
-  Rng rng(22);
-  const KernelCall call = matmul_call(rng, Format::w4_outliers, Layout::rows, variant::kHmx, {64, 2048, 1});
-  const hexagon::MatmulForm form = hexagon::matmul_form(call, CodeMatmul::automatic).value_or_throw();
-  const Bytes strips = hexagon::weights_bytes(form, 64, 2048), stored = 64 * row_bytes(Format::w4_outliers, 2048);
-  EXPECT_GE(strips, stored);
-  EXPECT_LT(strips, stored + stored / 50);
-  const std::uint16_t infinite = 0x7c00;
-  std::memcpy(call.in[0].data() + row_bytes(Format::w4_outliers, 2048) + 2, &infinite, 2);  // e of row 1
-  EXPECT_FALSE(hexagon::can_pack_strips(call.in[0]));
-}
 
 // Tables of int8: what is rounded is rounded alike, so bits are those of the cores in this contract, too.
 TEST(HexagonProduct, rounded_tables_have_the_bits_of_the_cpu) {
