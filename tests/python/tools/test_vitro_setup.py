@@ -174,3 +174,12 @@ def main():
     run = subprocess.run([tmp_path / ".venv/bin/vitro", "run", "a b"], capture_output=True, text=True, timeout=120)
     assert (run.returncode, run.stdout) == (3, "began run a b\nended with 7\n"), run.stderr
     assert (tmp_path / "vitro.pth").read_text() == f"{tmp_path}/python\n" and (tmp_path / ".venv/.stamp").read_text() == "stamp\n"
+
+
+def test_an_environment_that_is_linked_from_another_checkout_is_not_emptied(checkout, tmp_path):
+    theirs = (checkout.root / ".venv").rename(tmp_path / "theirs")
+    (theirs / ".stamp").write_text("another checkout")
+    (checkout.root / ".venv").symlink_to(theirs)
+    answer = checkout.run("run")
+    assert answer.returncode == 1 and f".venv is a link to {theirs}" in answer.stderr
+    assert (theirs / "bin/vitro").is_file() and (theirs / ".stamp").read_text() == "another checkout"
