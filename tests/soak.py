@@ -173,7 +173,7 @@ def judged(one, ended, silent):
     text = one.log.read_text(errors="replace")
     wrong = "[  FAILED  ]" in text or "Sanitizer" in text or ended is not None
     failed = said(one, 60) if wrong else f"silent for {silent:.0f} s: it hangs" if silent > STALL_S else None
-    return outcome(one, failed, repetitions=text.count("Repeating all tests"))
+    return outcome(one, failed, repetitions=text.count(" ran. ("))
 
 
 def sweep(seconds):
