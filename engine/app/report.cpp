@@ -174,6 +174,7 @@ Json expert_metrics(const MoeStats& stats) {
           {"launches_per_layer", optional_number(stats.launches_per_layer())},
           {"expected_overflow", optional_number(stats.expected_overflow)},
           {"hot_overlap", optional_number(stats.hot_overlap)},
+          {"half_overlap", optional_number(stats.half_overlap)},
           {"retiers", stats.retiers},
           {"overflow_ranked_by", ranking_name(stats.ranked_by)},
           {"graphs", stats.graphs},

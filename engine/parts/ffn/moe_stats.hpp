@@ -18,7 +18,8 @@ struct MoeStats {
   std::uint64_t graphs = 0, left_graphs = 0;  // that units hold for good; that they did not take, so that cores compute their experts
   std::uint64_t graph_loads = 0;              // of graphs that come ahead of their layer
   std::optional<double> expected_overflow;    // share of a chunk's pairs, by calibration; none: no expert is in a graph
-  std::optional<double> hot_overlap;          // Overlap@K of a quarter of the experts with the calibration's, the median layer's
+  // Overlap@K with the calibration, the median layer's: K is a quarter of the experts, and half of them.
+  std::optional<double> hot_overlap, half_overlap;
   std::uint64_t retiers = 0;                  // times that tiers followed the load
   std::optional<Ranking> ranked_by;           // of the last overflow; none: nothing overflowed
 

@@ -206,7 +206,11 @@ const MoeStats* TieredExperts::experts() const {
     stats_.keys = keys.pairs;
     stats_.masked_keys = keys.masked;
   }
-  if (monitor_) stats_.hot_overlap = monitor_->overlap(quarter_of(options_.layers.shares.front().size()));
+  if (monitor_) {
+    const std::size_t experts = options_.layers.shares.front().size();
+    stats_.hot_overlap = monitor_->overlap(quarter_of(experts));
+    stats_.half_overlap = monitor_->overlap(std::max<std::size_t>(experts / 2, 1));
+  }
   stats_.graph_loads = past_loads_;
   for (const std::unique_ptr<GraphSlots>& slots : slots_) {
     if (slots) stats_.graph_loads += slots->loads();
