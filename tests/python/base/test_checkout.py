@@ -56,3 +56,16 @@ def test_an_experiment_in_any_folder_names_them(native):
 def test_wrong_names_and_versions_have_one_message_with_their_place(native, change, said):
     answer = native("run", native.write(EXPERIMENT.replace(*change)), "--json")
     assert answer.code == 2 and said in answer.err and answer.out == ""
+
+
+@pytest.mark.parametrize("arguments", [
+    ("plan", "vitro:models/qwen2-1.5b", "--device", "vitro:devices/oneplus12", "--profile", "profile.yaml", "-o", "out", "--json",
+     "--set", "memory.ffn_in_dram=50%"),
+    ("quantize", "vitro:models/embedded/stories-reglu-3m.f16.gguf", "out", "--scheme", "q8_0", "--json"),
+    ("pack", "vitro:models/embedded/stories-reglu-3m.f16.gguf", "out", "--json"),
+    ("characterize", "vitro:devices/oneplus12", "--only", "dram", "--json")])
+def test_commands_take_such_names_for_files(native, arguments):
+    native.write("profile: {fraction: 20%, skew: 0.5}\n", "profile.yaml")
+    answer = native(*arguments)
+    assert answer.code == 0, answer.err
+    assert answer.json
