@@ -129,7 +129,8 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
         present = [row.dropna() for _, row in shown[keys].iterrows()]
         cases = [", ".join(map(str, row)) for row in present]
         figure, (ax,) = axes_of(height=0.8 + 0.36 * len(cases))
-        ax.barh(range(len(cases)), shown[metric] * factor, 0.62, xerr=shown[_HALF] * factor if over else None, color=[MACHINE_COLORS.get(m, WORK[0]) for m in shown["machine"]])
+        ax.barh(range(len(cases)), shown[metric] * factor, 0.62, xerr=shown[_HALF] * factor if over else None,
+                color=[MACHINE_COLORS.get(m, WORK[0]) for m in shown["machine"]])
         ax.set_yticks(range(len(cases)), cases)
         ax.set_ylim(len(cases) - 0.5, -0.5)
         ax.grid(axis="y", visible=False)
