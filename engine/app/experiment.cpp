@@ -44,6 +44,7 @@ ModelSource read_model(Reader& reader) {
   ModelSource model;
   if (reader.has("gguf")) {
     model.gguf = reader.text("gguf");
+    model.gguf_at = reader.node().find("gguf")->origin();
     model.pack = reader.text("pack", "");
     reader.finish();
   } else {

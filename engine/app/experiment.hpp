@@ -84,6 +84,7 @@ struct ModelSource {
   std::string pack;           // packed from it by hand; empty: the cache has or makes one; or
   std::optional<Node> shape;  // shapes alone
   std::string shape_at = "model";  // the key that these stand under, for messages
+  Origin gguf_at;                  // where an experiment names the file
 };
 
 struct Experiment {

@@ -193,6 +193,9 @@ LoadedModel load_model(const ModelSource& source, const EngineConfig& engine, co
     model.adapters = phantom_adapters(engine.lora, model.config);
     return model;
   }
+  if (source.gguf_at.file && !std::filesystem::exists(source.gguf)) {
+    fail_at(source.gguf_at, "model.gguf", fmt::format("\"{}\" is not a file (paths start at the file that names them)", source.gguf));
+  }
   const Gguf gguf = Gguf::open(source.gguf);
   model.name = std::filesystem::path(source.gguf).stem().string();
   model.tokenizer = Tokenizer::from_gguf(gguf);

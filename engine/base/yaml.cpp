@@ -109,6 +109,12 @@ void require_readable(std::string_view text, std::string_view name) {
   bound_nesting(text, name);
 }
 
+bool is_indented_by_tab(std::string_view text, int line) {
+  for (; line > 0; --line) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  const std::size_t first = text.find_first_not_of(' ');
+  return first != std::string_view::npos && text[first] == '\t';
+}
+
 Node by_yaml_cpp(std::string_view text, std::string_view name) {
   Builder builder(name);
   std::istringstream stream{std::string(text)};
@@ -116,7 +122,9 @@ Node by_yaml_cpp(std::string_view text, std::string_view name) {
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {}
   } catch (const YAML::Exception& error) {
-    throw ConfigError(fmt::format("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg));
+    const bool tab = is_indented_by_tab(text, error.mark.line);
+    throw ConfigError(fmt::format("{}:{}: not valid YAML: {}", name, error.mark.line + 1,
+                                  tab ? "a tab indents this line (expected spaces)" : error.msg));
   }
   return builder.take();
 }

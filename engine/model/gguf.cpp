@@ -11,8 +11,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
-#include "engine/quant/group_formats.hpp"
-#include "engine/quant/outlier_rows.hpp"
+#include "engine/quant/row_damage.hpp"
 #include "engine/quant/tile_groups.hpp"
 
 namespace vitro {
@@ -172,32 +171,14 @@ void Gguf::read_stored(const TensorInfo& tensor, Bytes offset, std::span<std::by
 }
 
 void Gguf::check_blocks(const TensorInfo& tensor) const {
-  if (!tensor.format.zero_point && !tensor.format.row_scale) return;
-  const Bytes block = block_bytes(tensor.format), row = row_bytes(tensor.format, tensor.columns());
+  if (!can_be_damaged(tensor.format)) return;
+  const Bytes row = row_bytes(tensor.format, tensor.columns());
   std::vector<std::byte> rows(std::min(std::max(MiB / row, Bytes{1}) * row, tensor.size));
   for (Bytes at = 0; at < tensor.size; at += row) {
     if (at % rows.size() == 0) read(tensor, at, std::span(rows).first(std::min<Bytes>(rows.size(), tensor.size - at)));
-    const std::byte* blocks = rows.data() + at % rows.size();
-    if (tensor.format.has_outliers()) {
-      const auto damage = outlier_damage(blocks, tensor.columns());
-      if (damage) fail(tensor.name, fmt::format("damaged: row {}: {}", at / row, *damage));
-      continue;
+    if (const auto damage = row_damage(tensor.format, rows.data() + at % rows.size(), tensor.columns(), at / row)) {
+      fail(tensor.name, *damage);
     }
-    const auto bad = first_bad_block(tensor.format, blocks, tensor.columns());
-    if (!bad) continue;
-    if (tensor.format.zero_point && !tensor.format.row_scale) {
-      fail(tensor.name,
-           fmt::format("damaged: block {} has the zero point {} (expected 0 to {}, the codes of {})", at / block + *bad,
-                       std::to_integer<unsigned>(blocks[*bad * block + 2]), (1u << tensor.format.bits) - 1, to_string(tensor.format)));
-    }
-    const BlockScale first = block_scale(tensor.format, blocks), other = block_scale(tensor.format, blocks + *bad * block);
-    if (first.zero != other.zero || *bad == 0) {
-      fail(tensor.name,
-           fmt::format("damaged: row {} begins with the zero point {} and its block {} has {} (expected one per row below {}, as {} has)",
-                       at / row, first.zero, *bad, other.zero, 1u << tensor.format.bits, to_string(tensor.format)));
-    }
-    fail(tensor.name, fmt::format("damaged: row {} begins with the scale {} and its block {} has {} (expected one per row, as {} has)",
-                                  at / row, first.scale, *bad, other.scale, to_string(tensor.format)));
   }
 }
 

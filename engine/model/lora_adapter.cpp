@@ -83,6 +83,7 @@ LoraAdapter adapter_from_file(const std::string& name, double strength, const Lo
         file.gguf().fail(tensor.name, fmt::format("is in {}, whose rows do not lie one by one (expected f16 or another format of rows)",
                                                   to_string(tensor.format)));
       }
+      file.gguf().check_blocks(tensor);
       return matrix_of(*weight, suffix, tensor.rows(), tensor.columns(), tensor.format, {FileId{}, tensor.offset, tensor.size});
     };
     adapter.matrices[{weight->role, weight->layer}] = {file.scale(pair, strength), matrix(*pair.a, ".lora_a"), matrix(*pair.b, ".lora_b")};

@@ -45,6 +45,9 @@ std::vector<std::uint64_t> table_of(std::vector<std::uint64_t> sums) {
 constexpr std::int64_t kSecond = 1'000'000'000;
 std::int64_t nanoseconds(const timespec& t) { return static_cast<std::int64_t>(t.tv_sec) * kSecond + t.tv_nsec; }
 
+// Notes of checks that looked at less do not hold.
+constexpr std::string_view kWhatIsChecked = "checksums and contents";
+
 struct Note {
   std::string path, text;
   std::int64_t changed_ns = 0;  // when the packed file was
@@ -53,7 +56,8 @@ struct Note {
     struct stat info{};
     if (::fstat(file.descriptor(), &info) != 0) throw RunError(fmt::format("{}: can not be examined", file.path()));
     changed_ns = nanoseconds(info.st_ctim);
-    text = fmt::format("{} {} {} {} {}\n", info.st_dev, info.st_ino, info.st_size, nanoseconds(info.st_mtim), changed_ns);
+    text = fmt::format("{} {} {} {} {} {}\n", kWhatIsChecked, info.st_dev, info.st_ino, info.st_size, nanoseconds(info.st_mtim),
+                       changed_ns);
     Hash hash;
     hash.add(canonical_path(file.path()));
     path = (std::filesystem::path(cache_dir) / fmt::format("verified-{}", hash.hex())).string();
@@ -128,10 +132,12 @@ std::string find_damage(const InputFile& file, const std::vector<PackSection>& s
   return "";
 }
 
-std::string find_new_damage(const InputFile& file, const std::vector<PackSection>& sections, const std::string& cache_dir) {
+std::string find_new_damage(const InputFile& file, const std::vector<PackSection>& sections, const std::string& cache_dir,
+                            const std::function<std::string()>& more) {
   const Note note(file, cache_dir);
   if (note.holds()) return "";
   std::string damage = find_damage(file, sections);
+  if (damage.empty()) damage = more();
   if (damage.empty()) note.write();
   return damage;
 }

@@ -1,6 +1,7 @@
 // Checksums of a packed file's sections: one 64-bit hash per MiB of each, in a table behind the last section. They catch
 // what storage and people do to files (any change within 8 bytes is found for certain); they are no signature.
 #pragma once
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,9 +35,10 @@ class SectionWriter {
 // file, and the sections are its.
 std::string find_damage(const InputFile& file, const std::vector<PackSection>& sections);
 
-// find_damage(), unless this very state of the file (its identity, size and times) was found whole before, as a note in
-// `cache_dir` says. So a file is read once after it was made or touched, not at every start. Without a folder that can be
-// written, every time.
-std::string find_new_damage(const InputFile& file, const std::vector<PackSection>& sections, const std::string& cache_dir);
+// find_damage(), then `more` with the same kind of answer, unless this very state of the file (its identity, size and times) was found
+// good before, as a note in `cache_dir` says. So a file is read once after it was made or touched, not at every start. Without a folder
+// that can be written, every time.
+std::string find_new_damage(const InputFile& file, const std::vector<PackSection>& sections, const std::string& cache_dir,
+                            const std::function<std::string()>& more);
 
 }  // namespace vitro

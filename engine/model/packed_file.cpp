@@ -9,6 +9,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/model/bundle_writer.hpp"
 #include "engine/model/pack_checksums.hpp"
+#include "engine/model/pack_contents.hpp"
 #include "engine/model/pack_plan.hpp"
 #include "engine/model/product_copy.hpp"
 #include "engine/quant/blocks.hpp"
@@ -33,14 +34,16 @@ std::string difference(const PackHeader& header, const PackPlan& plan) {
                      plan.source["file"].dump(), plan.source["bytes"].dump());
 }
 
-std::string why_stale(const std::string& path, const PackPlan& plan, const std::string& cache_dir) {
+std::string why_stale(const std::string& path, const Gguf& gguf, const PackPlan& plan, const std::string& cache_dir) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return fmt::format("{}: there is no such file", path);
   const InputFile file(path);
   try {
     const PackHeader header = read_pack_header(file);
     std::string problem = difference(header, plan);
-    if (problem.empty() && !cache_dir.empty()) problem = find_new_damage(file, header.sections, cache_dir);
+    if (problem.empty() && !cache_dir.empty()) {
+      problem = find_new_damage(file, header.sections, cache_dir, [&] { return find_bad_contents(file, gguf, plan); });
+    }
     return problem.empty() ? "" : fmt::format("{}: {}", path, problem);
   } catch (const ConfigError& damage) {
     return damage.what();
@@ -171,7 +174,7 @@ WeightStore PackedModel::store(FileId file) const {
 }
 
 std::string why_stale(const std::string& path, const Gguf& gguf, const PackOptions& options, const std::string& cache_dir) {
-  return why_stale(path, make_plan(gguf, options), cache_dir);
+  return why_stale(path, gguf, make_plan(gguf, options), cache_dir);
 }
 
 PackedModel pack(const Gguf& gguf, const PackOptions& options, const std::string& cache_dir) {
@@ -180,7 +183,7 @@ PackedModel pack(const Gguf& gguf, const PackOptions& options, const std::string
   if (error) throw ConfigError(fmt::format("{}: can not make the folder for packed models: {}", cache_dir, error.message()));
   PackPlan plan = make_plan(gguf, options);
   const std::string path = packed_path(gguf, options, cache_dir);
-  const bool reused = why_stale(path, plan, cache_dir).empty();
+  const bool reused = why_stale(path, gguf, plan, cache_dir).empty();
   if (!reused) {
     write_packed(gguf, plan, path);
   }
@@ -206,10 +209,17 @@ PackedModel open_packed(const std::string& path, const Gguf& gguf, const std::st
   PackPlan plan = make_plan(gguf, options);
   const auto source = header.plan.find("source");
   if (source == header.plan.end() || *source != plan.source) refuse(difference(header, plan));
-  refuse(find_new_damage(file, header.sections, cache_dir));
-  options.order = read_order(file, header, plan.config);
-  if (!options.order.empty()) plan = make_plan(gguf, options);
-  refuse(difference(header, plan));
+  // The order of the neurons is read once the checksums hold, so that damage is called by its name.
+  const auto complete_plan = [&] {
+    options.order = read_order(file, header, plan.config);
+    if (!options.order.empty()) plan = make_plan(gguf, options);
+    refuse(difference(header, plan));
+  };
+  refuse(find_new_damage(file, header.sections, cache_dir, [&] {
+    complete_plan();
+    return find_bad_contents(file, gguf, plan);
+  }));
+  complete_plan();
   return packed_model(path, std::move(plan), true);
 }
 

@@ -167,8 +167,10 @@ def test_a_command_alone_prints_its_help_and_nothing_beside(fake, command):
 
 def test_a_list_names_files_as_an_experiment_would(native):
     table = native("list", "devices").out
-    path = next(word for line in table.splitlines() for word in line.split() if word.endswith("oneplus13t.yaml"))
-    assert (native.folder / path).is_file()
+    name = next(word for line in table.splitlines() for word in line.split() if word.endswith("/oneplus13t"))
+    model = "model=vitro:models/embedded/stories-reglu-3m.f16.gguf"
+    answer = native("run", native.write(), "--set", f"device={name}", "--set", model, "--json")
+    assert answer.code == 0 and answer.json["experiment_resolved"]["device"]["name"] == "oneplus13t", answer.err
     assert native("list", "plugins").out == "plugins: none\n"
 
 

@@ -1,4 +1,5 @@
 """Where configs/ and experiments/ lie, and names of what is in them: vitro:devices/oneplus12, vitro:experiments/quickstart."""
+import os
 from pathlib import Path
 
 from ..errors import ConfigError
@@ -27,3 +28,11 @@ def shipped_path(text: str) -> str:
     if named is None:
         raise ConfigError(f"{text}: does not come with vitro (looked for {path})")
     return str(named)
+
+
+def called_here(path: str | os.PathLike[str]) -> str:
+    """How to name a file from the working directory: by its path from there, and what comes with vitro and lies elsewhere by its name."""
+    near, configs = os.path.relpath(path), root() / "configs"
+    if not near.startswith(os.pardir) or not Path(path).is_relative_to(configs):
+        return near
+    return SHIPPED + Path(path).relative_to(configs).as_posix().removesuffix(".yaml")

@@ -5,6 +5,7 @@ import sys
 import time
 from contextlib import contextmanager
 
+from . import checkout
 from .remaining import Remaining
 
 
@@ -84,7 +85,7 @@ def named_list(title, rows, as_json):
         return print_json({"rows": rows})
     if not rows:
         return print(f"{title}: none")
-    files = [os.path.relpath(row["path"]) if "path" in row else "" for row in rows]
+    files = [checkout.called_here(row["path"]) if "path" in row else "" for row in rows]
     table(title, ["name", "description", *(["file"] if any(files) else [])],
           [(row["name"], row.get("description", ""), *([file] if any(files) else [])) for row, file in zip(rows, files)])
 

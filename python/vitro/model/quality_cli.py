@@ -5,6 +5,7 @@ from typing import Annotated, Optional
 import typer
 
 from ..base import native, outputs, terminal
+from ..base.inputs import existing
 from ..errors import ConfigError
 from . import files
 from .quality import compare, paired
@@ -97,6 +98,7 @@ def quantize(source: Annotated[Optional[Path], typer.Argument(metavar="IN.gguf")
         raise ConfigError(f'--scheme: there is no "{scheme}" (there are {", ".join(row["name"] for row in schemes)})')
     gptq = gptq_of(method, calibration, damp, act_order)
     outputs.file(target, "OUT.gguf")
+    source = Path(existing(source))
     with terminal.progress("quantize") as report:
         done = files.quantize(source, target, scheme, embedding=embedding, output=output, gptq=gptq, progress=report)
     sizes = {"source_bytes": source.stat().st_size, "target_bytes": target.stat().st_size}

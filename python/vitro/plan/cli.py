@@ -48,8 +48,7 @@ def plan(model: Annotated[Path, typer.Argument(metavar="MODEL.gguf|.yaml")],
     if apart not in (None, "none", "layers", "experts"):
         raise ConfigError(f'--apart: "{apart}" is neither none, layers nor experts')
     outputs.file(out, "--out")
-    for path in (model, device):
-        existing(path)
+    model, device = Path(existing(model)), Path(existing(device))
     if machine == "host":
         storage_file = storage_file or (model if model.suffix == ".gguf" else None)
         if storage_file is None or not storage_file.is_file():

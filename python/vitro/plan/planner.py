@@ -10,6 +10,7 @@ from pathlib import Path
 import yaml
 
 from ..base import native
+from ..base.inputs import existing
 from ..errors import ConfigError
 from ..running import experiments
 from .balance import Balance, best
@@ -122,7 +123,7 @@ def _variant(numerics):
 
 
 def _part(part):
-    return part if isinstance(part, dict) else str(Path(part).absolute())
+    return part if isinstance(part, dict) else str(Path(existing(part)).absolute())
 
 
 class _Planner:

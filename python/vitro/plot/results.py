@@ -111,20 +111,26 @@ def energy_of(case: str, result: Any, by: str = "part") -> dict[str, float]:
 
 
 @styled
-def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading: tuple[str, str, float] | None = None) -> Figure:
+def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading: tuple[str, str, float] | None = None,
+           over: str | None = None) -> Figure:
     """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise. Where hardly two points
     share a line, as in a random design, a panel per key.
 
-    frame: the table of `vitro.sweep`. keys: the swept keys, or ["label"]. reading: (label, unit, factor).
+    frame: the table of `vitro.sweep`. keys: the swept keys, or ["label"]. reading: (label, unit, factor). over: a key whose values are
+    draws, such as "workload.seed": points that differ in it alone are one, their mean, with a bar of its two-sided 95 % t-interval.
     """
     named, factor = axis_of(metric, reading)
     shown = frame[frame[metric].notna()]
+    if over is not None:
+        keys = [key for key in keys if key != over]
+        shown, named = _over_draws(shown, keys, metric, over), f"{named} (mean, 95 % interval)"
     numeric = [key for key in keys if numbers_of(shown[key]) is not None and shown[key].nunique() > 2]
     if not numeric:
         present = [row.dropna() for _, row in shown[keys].iterrows()]
         cases = [", ".join(map(str, row)) for row in present]
         figure, (ax,) = axes_of(height=0.8 + 0.36 * len(cases))
-        ax.barh(range(len(cases)), shown[metric] * factor, 0.62, color=[MACHINE_COLORS.get(m, WORK[0]) for m in shown["machine"]])
+        ax.barh(range(len(cases)), shown[metric] * factor, 0.62, xerr=shown[_HALF] * factor if over else None,
+                color=[MACHINE_COLORS.get(m, WORK[0]) for m in shown["machine"]])
         ax.set_yticks(range(len(cases)), cases)
         ax.set_ylim(len(cases) - 0.5, -0.5)
         ax.grid(axis="y", visible=False)
@@ -134,6 +140,7 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
     groups = list(shown.groupby(rest, dropna=False, sort=False)) if rest else [((), shown)]
     if len(groups) > len(WORK) and 2 * len(groups) > len(shown):
         return _scattered(shown, [axis, *rest], shown[metric] * factor, named)
+    import pandas
     figure, (ax,) = axes_of(height=3.0)
     ends = [key.rpartition(".")[2] for key in rest]  # what a key is called in a legend, unless another one ends alike
     called = [end if ends.count(end) == 1 else key for end, key in zip(ends, rest)]
@@ -141,13 +148,30 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
     for color, (case, part) in zip(WORK * 20, groups):
         numbers = numpy.asarray(numbers_of(part[axis]))  # a column of numbers, or it would be none of the axes
         order = numpy.argsort(numbers, kind="stable")
-        label = ", ".join(f"{key} {value}" for key, value in zip(called, case))
+        label = ", ".join(f"{key} {'–' if pandas.isna(value) else value}" for key, value in zip(called, case))
         longest = max(longest, len(label))
-        ax.plot(numbers[order], part[metric].to_numpy()[order] * factor, "o-", color=color, markersize=4, label=label)
+        values, style = part[metric].to_numpy()[order] * factor, {"color": color, "markersize": 4, "label": label}
+        if over is None:
+            ax.plot(numbers[order], values, "o-", **style)
+        else:
+            ax.errorbar(numbers[order], values, part[_HALF].to_numpy()[order] * factor, fmt="o-", capsize=3, **style)
     ax.set(xlabel=with_unit(axis, shown[axis]), ylabel=named, ylim=(0, None))
     if rest:
         figure.legend(loc="outside upper right", ncols=min(3, max(1, _LEGEND // (longest + 6))), handlelength=1)
     return figure
+
+
+_HALF = "half of the interval"
+
+
+def _over_draws(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, over: str) -> "pandas.DataFrame":
+    """A row per point of the keys: the mean of the metric over the draws, and half of its interval, 0 where there is one draw."""
+    from scipy import stats
+    if over not in frame.columns:
+        raise ConfigError(f"over: {over} is no column of the table (expected a swept key, such as workload.seed)")
+    points = frame.groupby([*keys, "machine"], dropna=False, sort=False)[metric].agg(["mean", "std", "count"]).reset_index()
+    half = stats.t.ppf(0.975, (points["count"] - 1).clip(lower=1)) * points["std"] / points["count"] ** 0.5
+    return points.rename(columns={"mean": metric}).assign(**{_HALF: half.fillna(0)})
 
 
 def axis_of(metric: str, reading: tuple[str, str, float] | None = None) -> tuple[str, float]:

@@ -71,6 +71,9 @@ def _resolve(case):
 
 
 def _read(path, tree, origins):
+    if "experiment" in tree and "suite" not in tree:
+        raise ConfigError("experiment: is of an experiment, and this command takes a suite of them (expected suite: NAME, then models:, "
+                          "base: and experiments:, as experiments/validation/small.yaml has them)", ("experiment",))
     for key in tree:
         if key not in KEYS:
             raise ConfigError(f"{key}: unknown key (expected one of {', '.join(KEYS)})", (key,))

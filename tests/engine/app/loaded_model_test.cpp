@@ -144,6 +144,18 @@ TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
   EXPECT_NE(refusal(path, (folder_ / "lut.vpack").string()).find("holds matrices laid out for table look-up"), std::string::npos);
 }
 
+TEST_F(LoadedModelTest, a_missing_model_is_named_with_the_place_that_names_it) {
+  const std::string none = (folder_ / "none.gguf").string();
+  ModelSource source{.gguf = none, .pack = "", .shape = {}};
+  source.gguf_at = {std::make_shared<const std::string>("exp.yaml"), 4};
+  try {
+    load_model(source, engine_, (folder_ / "cache").string());
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.what(), "exp.yaml:4: model.gguf: \"" + none + "\" is not a file (paths start at the file that names them)");
+  }
+}
+
 TEST_F(LoadedModelTest, a_pack_of_another_model_or_a_damaged_one_is_refused) {
   const std::string path = packed("rows");
   EXPECT_NE(refusal(kModels + "stories-reglu-3m.f16.gguf", path).find("made from another source"), std::string::npos);

@@ -60,6 +60,7 @@ TEST(Yaml, nothing_has_a_place_as_well) {
 TEST(Yaml, damage_is_named_with_its_line) {
   EXPECT_EQ(parse_error("a: 1\nb: [1, 2\nc: 3\n").rfind("x.yaml:", 0), 0u);
   EXPECT_NE(parse_error("a: 1\n  b: 2\n").find("x.yaml:2: not valid YAML"), std::string::npos) << parse_error("a: 1\n  b: 2\n");
+  EXPECT_EQ(parse_error("a:\n \tb: 1\n"), "x.yaml:2: not valid YAML: a tab indents this line (expected spaces)");
   EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "x.yaml:3: a: given twice (first on line 1)");
   EXPECT_EQ(parse_error("? [a]\n: 1\n"), "x.yaml:1: a key has to be plain text");
   EXPECT_EQ(parse_error("a: 1\n---\nb: 2\n"), "x.yaml:2: a second document begins here (expected one)");

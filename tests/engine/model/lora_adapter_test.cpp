@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/quant/outlier_rows.hpp"
 #include "tests/engine/model/lora_support.hpp"
 
 namespace vitro {
@@ -43,6 +44,23 @@ TEST(LoraAdapter, what_only_a_merge_can_adapt_is_refused_with_file_and_tensor) {
   const std::string message = message_of([&] { adapter_from_file("a", 1, file, config_from_gguf(base)); });
   EXPECT_THAT(message, HasSubstr("lora.gguf: blk.0.ffn_up_exps.weight.lora_a"));
   EXPECT_THAT(message, HasSubstr("vitro merge"));
+}
+
+// Its matrices are computed as the file has them, without packing.
+TEST(LoraAdapter, damaged_rows_are_refused) {
+  const ScratchFolder folder;
+  SmallModel().write(folder / "base.gguf");
+  SmallAdapter lora;
+  lora.tensors[2].format = Format::w4_outliers;
+  lora.write(folder / "lora.gguf");
+  const Gguf base = Gguf::open(folder / "base.gguf");
+  const auto load = [&] { adapter_from_file("a", 1, LoraFile::open(folder / "lora.gguf", base), config_from_gguf(base)); };
+  EXPECT_EQ(message_of(load), "");
+  const TensorInfo a = *Gguf::open(folder / "lora.gguf").find_tensor("blk.1.ffn_down.weight.lora_a");
+  std::string bytes = read_file(folder / "lora.gguf");
+  bytes[a.offset + a.size / 4 + OutlierRow{96}.positions() + 1] = '\x7f';
+  write_file(folder / "lora.gguf", bytes);
+  EXPECT_THAT(message_of(load), HasSubstr("lora.gguf: blk.1.ffn_down.weight.lora_a: damaged: row 1: outlier 0 is at column 32"));
 }
 
 TEST(LoraAdapter, what_adapts_gate_and_up_as_one_is_two_that_share_a) {

@@ -39,8 +39,11 @@ struct SmallAdapter {
       for (const std::uint64_t d : tensor.dims) elements *= d;
       std::vector<float> floats(elements);
       for (float& x : floats) x = 0.25f * static_cast<float>(rng.normal());
-      std::vector<std::byte> bytes(row_bytes(tensor.format, elements));
-      quantise_row(tensor.format, floats.data(), bytes.data(), elements);
+      const std::size_t columns = tensor.dims[0], row = row_bytes(tensor.format, columns);
+      std::vector<std::byte> bytes(elements / columns * row);
+      for (std::size_t r = 0; r < elements / columns; ++r) {
+        quantise_row(tensor.format, floats.data() + r * columns, bytes.data() + r * row, columns);
+      }
       out.write(bytes);
     }
     out.commit();

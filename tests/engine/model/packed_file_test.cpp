@@ -249,7 +249,7 @@ TEST(PackedFile, a_file_found_whole_is_not_read_again_until_it_changes) {
   const std::string path = folder / "m.vpack", notes = folder / "notes";
   pack_to(Gguf::open(folder / "m.gguf"), {}, path);
   std::vector<PackSection> sections = read_pack_header(InputFile(path)).sections;
-  const auto found = [&] { return find_new_damage(InputFile(path), sections, notes); };
+  const auto found = [&] { return find_new_damage(InputFile(path), sections, notes, [] { return ""; }); };
   EXPECT_EQ(found(), "");
   // Sections that the file does not have show whether it was read at all.
   std::swap(sections[0].offset, sections[1].offset);

@@ -21,6 +21,19 @@ def test_a_name_is_a_file_and_a_path_stays_one():
     assert checkout.shipped_path("experiments/quickstart.yaml") == "experiments/quickstart.yaml"
 
 
+def test_what_comes_with_vitro_is_listed_by_a_name_that_every_folder_understands(tmp_path, monkeypatch):
+    device = ROOT / "configs/devices/oneplus12.yaml"
+    monkeypatch.chdir(ROOT)
+    assert checkout.called_here(device) == "configs/devices/oneplus12.yaml"
+    monkeypatch.chdir(tmp_path)
+    assert checkout.called_here(device) == "vitro:devices/oneplus12"
+    model = ROOT / "configs/models/embedded/stories-reglu-3m.f16.gguf"
+    assert checkout.called_here(model) == "vitro:models/embedded/stories-reglu-3m.f16.gguf"
+    assert checkout.called_here(tmp_path / "own.yaml") == "own.yaml"
+    for path in (device, model):
+        assert checkout.shipped_path(checkout.called_here(path)) == str(path)
+
+
 @pytest.mark.parametrize("text, said", [("vitro:devices/none", "vitro:devices/none: does not come with vitro .looked for /"),
                                         ("vitro:../README.md", "is no name of a file"), ("vitro:/etc/passwd", "is no name of a file"),
                                         ("vitro:", "is no name of a file"), ("vitro:devices", "does not come with vitro")])
@@ -56,3 +69,16 @@ def test_an_experiment_in_any_folder_names_them(native):
 def test_wrong_names_and_versions_have_one_message_with_their_place(native, change, said):
     answer = native("run", native.write(EXPERIMENT.replace(*change)), "--json")
     assert answer.code == 2 and said in answer.err and answer.out == ""
+
+
+@pytest.mark.parametrize("arguments", [
+    ("plan", "vitro:models/qwen2-1.5b", "--device", "vitro:devices/oneplus12", "--profile", "profile.yaml", "-o", "out", "--json",
+     "--set", "memory.ffn_in_dram=50%"),
+    ("quantize", "vitro:models/embedded/stories-reglu-3m.f16.gguf", "out", "--scheme", "q8_0", "--json"),
+    ("pack", "vitro:models/embedded/stories-reglu-3m.f16.gguf", "out", "--json"),
+    ("characterize", "vitro:devices/oneplus12", "--only", "dram", "--json")])
+def test_commands_take_such_names_for_files(native, arguments):
+    native.write("profile: {fraction: 20%, skew: 0.5}\n", "profile.yaml")
+    answer = native(*arguments)
+    assert answer.code == 0, answer.err
+    assert answer.json

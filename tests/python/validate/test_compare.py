@@ -185,6 +185,7 @@ def test_throttled_results_say_so():
 @pytest.mark.parametrize("text, said", [
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments:\n  - {model: n}", 'suite.yaml:4: experiments[0].model: there is no "n"'),
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbound: {}", "bound: unknown key"),
+    ("machine: host\nexperiment: a", "suite.yaml:2: experiment: is of an experiment, and this command takes a suite"),
     ("suite: a\nmodels: {m: {gguf: x}}\nexperiments: [{model: m}]\nbounds: {mape: 1%}", "suite.yaml:4: bounds.mape: unknown key"),
     ("suite: a\nmodels: {m: {path: x}}\nexperiments: [{model: m}]", "expected {gguf: PATH}"),
     ("suite: a\nmodels:\n  m:\n    gguf: x.gguf\nbase: {workload: {prompt: x}}\nexperiments: [{model: m}]",
