@@ -11,16 +11,16 @@
 
 namespace vitro::sim {
 
-// How long something was the case.
+// How long something was the case. A time before what was settled counts as that.
 class Stopwatch {
  public:
   void set(bool on, Picoseconds at) {
     if (on == on_) return;
     settle(at);
     on_ = on;
-    since_ = at;
   }
   void settle(Picoseconds at) {  // counts what has passed so far
+    if (at < since_) return;
     if (on_) seconds_.add(since_, at, to_seconds(at - since_));
     since_ = at;
   }

@@ -50,6 +50,8 @@ class PowerMeter {
   };
   Drawn drawn(Picoseconds begin, Picoseconds end, const Joules& parts) const;  // `parts` by who drew it; of the same window
   double peak_watts(Picoseconds begin, Picoseconds end);  // mean over a millisecond, or over as much as the sums resolve
+  // For how much of the window clocks were low. Degrees and clocks "at the end" are those of the last step that has passed, which may lie
+  // behind a window that was asked for late. Requires: begin < end.
   std::optional<std::string> thermal_note(Picoseconds begin, Picoseconds end);
 
  private:

@@ -7,21 +7,12 @@
 
 namespace vitro {
 
-DecisionLog::Text DecisionLog::intern(std::string_view text) {
-  const auto known = text_ids_.find(text);
-  if (known != text_ids_.end()) return known->second;
-  const auto id = static_cast<Text>(texts_.size());
-  texts_.emplace_back(text);
-  text_ids_.emplace(texts_.back(), id);
-  return id;
-}
-
 void DecisionLog::add(std::string_view kind, std::string_view what, std::string_view where) {
   if (decisions_.size() >= limit_) {
     ++dropped_;
     return;
   }
-  decisions_.push_back({intern(kind), intern(what), intern(where)});
+  decisions_.push_back({texts_.add(kind), texts_.add(what), texts_.add(where)});
 }
 
 std::string DecisionLog::jsonl() const {

@@ -3,7 +3,8 @@
 #include <deque>
 #include <string>
 #include <string_view>
-#include <unordered_map>
+
+#include "traces/text_table.hpp"
 
 namespace vitro {
 
@@ -18,15 +19,12 @@ class DecisionLog {
   void write(const std::string& path) const;  // throws RunError, never leaves half a file
 
  private:
-  using Text = std::uint32_t;  // index into texts_: names repeat by the million
   struct Decision {
-    Text kind, what, where;
+    TextTable::Id kind, what, where;
   };
-  Text intern(std::string_view text);
 
   std::size_t limit_, dropped_ = 0;
-  std::deque<std::string> texts_;  // a deque: the keys below point into it
-  std::unordered_map<std::string_view, Text> text_ids_;
+  TextTable texts_;
   std::deque<Decision> decisions_;
 };
 

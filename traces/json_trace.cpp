@@ -84,16 +84,7 @@ class EventWriter {
 
 JsonTrace::JsonTrace(std::string process, TraceLimits limits)
     : TraceFile(limits.flows), process_(std::move(process)), limits_(limits), decisions_(limits.decisions) {
-  intern("");
-}
-
-JsonTrace::Text JsonTrace::intern(std::string_view text) {
-  const auto known = text_ids_.find(text);
-  if (known != text_ids_.end()) return known->second;
-  const auto id = static_cast<Text>(texts_.size());
-  texts_.emplace_back(text);
-  text_ids_.emplace(texts_.back(), id);
-  return id;
+  texts_.add("");
 }
 
 TrackId JsonTrace::track(std::string_view group, std::string_view name) {
@@ -113,7 +104,7 @@ void JsonTrace::add_span(TrackId track, Picoseconds begin, Picoseconds end, std:
   }
   const std::uint32_t from = flows.from ? static_cast<std::uint32_t>(*flows.from) : kNowhere;
   for (const std::uint64_t flow : flows.ids) flow_points_.push_back({flow, events_.size(), from});
-  events_.push_back({static_cast<std::uint32_t>(track), intern(name), intern(detail), begin.count(), end.count()});
+  events_.push_back({static_cast<std::uint32_t>(track), texts_.add(name), texts_.add(detail), begin.count(), end.count()});
 }
 
 void JsonTrace::counter(TrackId track, Picoseconds at, double value) {

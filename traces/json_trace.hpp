@@ -4,10 +4,10 @@
 #include <map>
 #include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "traces/decision_log.hpp"
+#include "traces/text_table.hpp"
 #include "traces/trace_file.hpp"
 
 namespace vitro {
@@ -42,19 +42,17 @@ class JsonTrace final : public TraceFile {
   void add_span(TrackId track, Picoseconds begin, Picoseconds end, std::string_view name, std::string_view detail, Flows flows) override;
 
  private:
-  using Text = std::uint32_t;  // index into texts_: names repeat by the million
-
   struct Track {
     std::string group, name;
   };
   struct Event {
     std::uint32_t track;
-    Text name;  // kCounter: a sample of a counter
-    Text detail;
+    TextTable::Id name;  // kCounter: a sample of a counter
+    TextTable::Id detail;
     std::int64_t begin_ps;
     std::int64_t end_ps_or_value;  // a counter's double, bit by bit
   };
-  static constexpr Text kCounter = ~Text{0};
+  static constexpr TextTable::Id kCounter = ~TextTable::Id{0};
   static constexpr std::uint32_t kNowhere = ~0u;
   struct FlowPoint {
     std::uint64_t flow;
@@ -62,7 +60,6 @@ class JsonTrace final : public TraceFile {
     std::uint32_t from;  // the track on which it begins; kNowhere: it ends with this span
   };
 
-  Text intern(std::string_view text);
   std::vector<std::size_t> sorted() const;  // of events_
 
   const std::string process_;
@@ -70,8 +67,7 @@ class JsonTrace final : public TraceFile {
   mutable std::mutex mutex_;
   std::vector<Track> tracks_;
   std::map<std::pair<std::string, std::string>, TrackId> track_ids_;
-  std::deque<std::string> texts_;  // a deque: the keys below point into it
-  std::unordered_map<std::string_view, Text> text_ids_;
+  TextTable texts_;
   std::deque<Event> events_;
   std::deque<FlowPoint> flow_points_;  // by event
   DecisionLog decisions_;

@@ -71,19 +71,19 @@ std::vector<ExpertChoice> ReplayFunction::foreseen(const KernelCall& call) {
     }
     ++lacking;
     const ExpertChoice& truth = find(recording_.experts, OutcomeKey{call.layer, -1, at}, "experts");
-    if (foresight_.share > 0) named.push_back(foresee(truth, foresight_.share, {foresight_.seed, call.layer, at, call.in.at(0).shape[1]}));
+    if (foresight_.share) named.push_back(foresee(truth, *foresight_.share, {foresight_.seed, call.layer, at, call.in.at(0).shape[1]}));
   }
   asked_ahead_ += rows.size();
   not_recorded_ += lacking;
-  if (lacking > 0 && foresight_.share == 0) return {};
+  if (lacking > 0 && !foresight_.share) return {};
   return named;
 }
 
 std::vector<std::string> ReplayFunction::notes() const {
   if (not_recorded_ == 0) return {};
-  const std::string what = foresight_.share > 0
+  const std::string what = foresight_.share
                                ? fmt::format("there each chosen expert was named with the probability of expert_foresight, {:g} %",
-                                             100 * foresight_.share)
+                                             100 * *foresight_.share)
                                : "no expert was read ahead for the rows asked with it (a profile with expert_foresight says how "
                                  "well routers foresee)";
   return {fmt::format("replay: {} of {} times that a router was asked ahead for a row's experts, the recording does not say what it "

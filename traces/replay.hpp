@@ -1,6 +1,7 @@
 // A Function that answers from a recording instead of computing.
 #pragma once
 #include <atomic>
+#include <optional>
 
 #include "engine/machine/function.hpp"
 #include "traces/recording.hpp"
@@ -9,7 +10,7 @@ namespace vitro {
 
 // How well routers foresee that were not asked ahead when the recording was made.
 struct RouterForesight {
-  double share = 0;  // of the experts that a row chooses (DrawProfile::expert_foresight)
+  std::optional<double> share;  // of the experts that a row chooses (DrawProfile::expert_foresight); none: nobody knows
   std::uint64_t seed = 0;
 };
 

@@ -70,6 +70,12 @@ GenerationRequest generation_request(const Experiment& experiment, const LoadedM
 // Positions in the KV cache when it has ended, at most: the last token has none.
 std::uint32_t positions_of(const GenerationRequest& request) { return request.before + request.prompt_rows() + request.output_tokens - 1; }
 
+// A profile of 0 % says of a drawn router that it is never right, and of a replay that nobody knows what a router would have named.
+RouterForesight foresight_of(const Experiment& experiment) {
+  const double share = experiment.profile.expert_foresight;
+  return {share > 0 ? std::optional(share) : std::nullopt, experiment.workload.seed};
+}
+
 }  // namespace
 
 std::unique_ptr<Function> make_function(const Experiment& experiment) {
@@ -78,8 +84,7 @@ std::unique_ptr<Function> make_function(const Experiment& experiment) {
     case FunctionKind::compute:
       return std::make_unique<ComputeFunction>(ComputeOptions{engine.products.isa});
     case FunctionKind::replay:
-      return std::make_unique<ReplayFunction>(Recording::load(engine.replay),
-                                              RouterForesight{experiment.profile.expert_foresight, experiment.workload.seed});
+      return std::make_unique<ReplayFunction>(Recording::load(engine.replay), foresight_of(experiment));
     case FunctionKind::draw:
       return std::make_unique<DrawFunction>(experiment.profile, experiment.workload.seed);
   }

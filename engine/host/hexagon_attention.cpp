@@ -9,7 +9,7 @@
 
 #include "engine/kernels/common/float_copies.hpp"
 #include "engine/kernels/hexagon/attention_layout.hpp"
-#include "engine/kernels/lut/attention_call.hpp"
+#include "engine/kernels/fp16_attention/attention_call.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/float16.hpp"
@@ -17,8 +17,8 @@
 namespace vitro::hexagon {
 namespace {
 
-using lut::AttentionCall;
-using lut::AttentionPiece;
+using fp16_attention::AttentionCall;
+using fp16_attention::AttentionPiece;
 
 std::uint16_t* halves(std::byte* at) { return reinterpret_cast<std::uint16_t*>(at); }
 std::uint32_t columns_of(const AttentionCall& attention) { return attention_columns(static_cast<std::uint32_t>(attention.dim())); }

@@ -8,7 +8,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/kernels/hexagon/block_layout.hpp"
-#include "engine/kernels/hexagon/look_up_layout.hpp"
+#include "engine/kernels/hexagon/lut_layout.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -57,7 +57,7 @@ std::optional<StagePlan> plan_with(const Operator& op, Bytes stored, const Stage
 }
 
 // Look-ups of rows of activations that fit, by the tiles of the layout.
-std::optional<StagePlan> plan_look_up(const Operator& op, const StageOptions& options, std::uint32_t buffers) {
+std::optional<StagePlan> plan_lut(const Operator& op, const StageOptions& options, std::uint32_t buffers) {
   const std::uint64_t even = even_tile(op.rows, op.tile.rows, options.threads, kLutPanelRows);
   const std::uint32_t depth = part_columns(op);
   const auto room_of = [&](std::uint32_t rows) {
@@ -102,7 +102,7 @@ std::uint64_t steps_of(const Operator& op) { return std::uint64_t{op.stages.pass
 // transfers; begin and end of each HVX thread, and of the matrix unit if there is one in it.
 std::uint64_t events_of(const Operator& op, bool makes_tables) {
   const StagePlan& plan = op.stages;
-  const std::uint64_t vectors = 2ull * plan.threads, matrix = looks_up(op.kind) ? 0 : 2;
+  const std::uint64_t vectors = 2ull * plan.threads, matrix = is_lut(op.kind) ? 0 : 2;
   return (3 + (makes_tables ? vectors : 0)) * plan.passes + steps_of(op) * (3 + 3 + matrix + vectors);
 }
 
@@ -114,18 +114,18 @@ bool possible(const StageEvent& event, std::span<const Operator> operators) {
   const bool transfer = event.stage != kVector && event.stage != kMatrix;
   if (event.mark == static_cast<std::uint8_t>(StageMark::issue)) return is(Thread::control) && transfer;
   const auto first = static_cast<std::uint32_t>(Thread::vector);
-  const bool vector = event.thread >= first && event.thread < first + op.stages.threads, by_look_up = looks_up(op.kind);
-  if (event.stage == kMatrix) return is(Thread::matrix) && !by_look_up;
-  if (event.stage == kActivations && by_look_up && vector) return true;
+  const bool vector = event.thread >= first && event.thread < first + op.stages.threads, by_lut = is_lut(op.kind);
+  if (event.stage == kMatrix) return is(Thread::matrix) && !by_lut;
+  if (event.stage == kActivations && by_lut && vector) return true;
   return transfer ? is(Thread::engine) : vector;
 }
 
 }  // namespace
 
 StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& options) {
-  if (looks_up(op.kind) || by_blocks(op.kind)) {
+  if (is_lut(op.kind) || by_blocks(op.kind)) {
     const auto plan_for = [&](std::uint32_t buffers) {
-      return looks_up(op.kind) ? plan_look_up(op, options, buffers) : plan_blocks(op, stored, options, buffers);
+      return is_lut(op.kind) ? plan_lut(op, options, buffers) : plan_blocks(op, stored, options, buffers);
     };
     const std::optional<StagePlan> plan = plan_for(options.buffers), less = plan ? plan : plan_for(std::min(options.buffers, 1u));
     VITRO_CHECK(less.has_value(), "a product of which nothing fits into TCM");
@@ -149,7 +149,7 @@ Status check_log(std::span<const Operator> operators, std::uint32_t logged, std:
   std::uint64_t expected = 0;
   for (std::size_t i = 0; i < operators.size(); ++i) {
     const Operator& op = operators[i];
-    if (has_stages(op)) expected += events_of(op, looks_up(op.kind) && (i == 0 || !shares_tables(operators[i - 1], op)));
+    if (has_stages(op)) expected += events_of(op, is_lut(op.kind) && (i == 0 || !shares_tables(operators[i - 1], op)));
   }
   if (logged != expected) return damaged(fmt::format("it has {} events (expected {})", logged, expected));
   for (std::size_t i = 0; i < log.size(); ++i) {
@@ -190,7 +190,7 @@ StageOverlap overlap_of(const Operator& op, std::uint32_t index, std::span<const
       overlap.transfers_ahead += vectors[event.step - 1] == 0;
     }
     if (event.stage == kVector && mark == StageMark::begin && begun[event.step]++ == 0 && !first) {
-      overlap.vectors_with_matrix += !looks_up(op.kind) && matrices[event.step - 1] == 0;
+      overlap.vectors_with_matrix += !is_lut(op.kind) && matrices[event.step - 1] == 0;
     }
   }
   return overlap;

@@ -9,20 +9,12 @@
 #include "engine/base/check.hpp"
 #include "engine/quant/code_search.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/load16.hpp"
 #include "engine/quant/outlier_rows.hpp"
 #include "engine/quant/q4_k.hpp"
 
 namespace vitro {
 namespace {
-
-std::uint16_t load16(const std::byte* p) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(p[0]) | std::to_integer<unsigned>(p[1]) << 8);
-}
-
-void store16(std::byte* p, std::uint16_t value) {
-  p[0] = static_cast<std::byte>(value & 0xff);
-  p[1] = static_cast<std::byte>(value >> 8);
-}
 
 int byte_at(const std::byte* p, std::size_t i) { return std::to_integer<int>(p[i]); }
 

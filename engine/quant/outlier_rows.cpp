@@ -8,19 +8,12 @@
 #include "engine/base/check.hpp"
 #include "engine/quant/blocks.hpp"
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/load16.hpp"
 
 namespace vitro {
 namespace {
 
 constexpr std::size_t kUnit = 4;  // bytes of a row that stand together in a tile's nibbles
-
-std::uint16_t load16(const std::byte* p) {
-  return static_cast<std::uint16_t>(std::to_integer<unsigned>(p[0]) | std::to_integer<unsigned>(p[1]) << 8);
-}
-void store16(std::byte* p, std::uint16_t value) {
-  p[0] = static_cast<std::byte>(value & 0xff);
-  p[1] = static_cast<std::byte>(value >> 8);
-}
 
 std::size_t nibble_byte(std::size_t column) { return column / kBlock * (kBlock / 2) + column % (kBlock / 2); }
 int nibble_at(const std::byte* nibbles, std::size_t column) {

@@ -57,6 +57,28 @@ void fit_tile(Kernel& kernel, std::string_view format, const HexagonParameters& 
   kernel.tile_columns = std::min(kernel.tile_columns, found->columns);
 }
 
+// Those that are kept as they come.
+enum class Of { both, hmx, hvx };
+struct Quantity {
+  std::string_view name;
+  double Kernel::*member;
+  Of of = Of::both;
+};
+constexpr Quantity kQuantities[] = {
+    {"packets_per_weight", &Kernel::packets_per_weight},
+    {"packets_per_placed_weight", &Kernel::packets_per_placed_weight, Of::hmx},
+    {"gathers_per_weight", &Kernel::gathers_per_weight},
+    {"packets_per_lookup", &Kernel::packets_per_lookup},
+    {"packets_per_element", &Kernel::packets_per_element},
+    {"gathers_per_element", &Kernel::gathers_per_element},
+    {"packets_per_sum", &Kernel::packets_per_sum},
+    {"packets_per_block", &Kernel::packets_per_block, Of::hmx},
+    {"packets_per_activation", &Kernel::packets_per_activation},
+    {"packets_per_mac", &Kernel::packets_per_mac, Of::hvx},
+};
+
+bool is_of(Of unit, bool matrix) { return unit == Of::both || (unit == Of::hmx) == matrix; }
+
 }  // namespace
 
 HexagonKernels::HexagonKernels(const ParamTable& table, const HexagonParameters& parts, const ParamTable& more)
@@ -109,26 +131,9 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     fail(table, key, "the same unit and path for all keys of a variant and format");
 
   const std::string& what = parts.back();
-  if (what == "packets_per_weight") {
-    kernel.packets_per_weight = value;
-  } else if (what == "packets_per_placed_weight" && kernel.matrix) {
-    kernel.packets_per_placed_weight = value;
-  } else if (what == "gathers_per_weight") {
-    kernel.gathers_per_weight = value;
-  } else if (what == "packets_per_lookup") {
-    kernel.packets_per_lookup = value;
-  } else if (what == "packets_per_element") {
-    kernel.packets_per_element = value;
-  } else if (what == "gathers_per_element") {
-    kernel.gathers_per_element = value;
-  } else if (what == "packets_per_sum") {
-    kernel.packets_per_sum = value;
-  } else if (what == "packets_per_block" && kernel.matrix) {
-    kernel.packets_per_block = value;
-  } else if (what == "packets_per_activation") {
-    kernel.packets_per_activation = value;
-  } else if (what == "packets_per_mac" && !kernel.matrix) {
-    kernel.packets_per_mac = value;
+  const auto* plain = std::ranges::find_if(kQuantities, [&](const Quantity& q) { return q.name == what && is_of(q.of, kernel.matrix); });
+  if (plain != std::end(kQuantities)) {
+    kernel.*plain->member = value;
   } else if (what == "bits" && kernel.matrix && (value == 16 || value == 8 || value == 4)) {
     kernel.bits = static_cast<std::uint32_t>(value);
   } else if (what == "tile_rows" && value >= 1) {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "engine/base/config.hpp"
@@ -276,39 +278,36 @@ Json plain(Reader& reader, std::vector<double> (*probe)(std::uint32_t)) {
   return {{"samples", probe(repetitions)}};
 }
 
+struct Probe {
+  std::string_view kind;
+  Json (*answer)(Reader& reader);
+};
+constexpr Probe kProbes[] = {
+    {"kernel", kernel},
+    {"phase", phase},
+    {"hand_off", dispatch},
+    {"interrupt", interrupt},
+    {"cache", cache},
+    {"storage", storage},
+    {"reads", reads},
+    {"load_latency", load_latency},
+    {"clock", [](Reader& reader) { return plain(reader, probe_clock); }},
+    {"call_building", [](Reader& reader) { return plain(reader, probe_call_building); }},
+};
+
 }  // namespace
 
 std::string run_probe_text(const std::string& kind, const std::string& args) {
   const Node node = parse_json(args, "probe " + kind);
   Reader reader(node, "");
-  Json answer;
-  if (kind == "kernel") {
-    answer = kernel(reader);
-  } else if (kind == "phase") {
-    answer = phase(reader);
-  } else if (kind == "hand_off") {
-    answer = dispatch(reader);
-  } else if (kind == "interrupt") {
-    answer = interrupt(reader);
-  } else if (kind == "cache") {
-    answer = cache(reader);
-  } else if (kind == "storage") {
-    answer = storage(reader);
-  } else if (kind == "reads") {
-    answer = reads(reader);
-  } else if (kind == "load_latency") {
-    answer = load_latency(reader);
-  } else if (kind == "clock") {
-    answer = plain(reader, probe_clock);
-  } else if (kind == "call_building") {
-    answer = plain(reader, probe_call_building);
-  } else {
+  const auto* probe = std::ranges::find(kProbes, kind, &Probe::kind);
+  if (probe == std::end(kProbes)) {
     throw ConfigError(fmt::format(
         "probe: \"{}\" is not known (expected kernel, phase, hand_off, interrupt, cache, storage, reads, load_latency, clock or "
         "call_building)",
         kind));
   }
-  return answer.dump();
+  return probe->answer(reader).dump();
 }
 
 }  // namespace vitro

@@ -74,6 +74,17 @@ TEST(Replay, without_a_share_to_go_by_no_expert_is_named) {
   EXPECT_EQ(ids(replay, route(false)), ids(draw, route(false)));
 }
 
+TEST(Replay, a_router_that_is_never_right_names_others) {
+  DrawFunction draw(profile(0), kSeed);
+  ReplayFunction replay(recorded(draw, {route(false)}), {0.0, kSeed});
+  const auto named = ids(replay, route(true)), truth = ids(replay, route(false));
+  EXPECT_EQ(named, ids(draw, route(true)));
+  ASSERT_EQ(named.size(), truth.size());
+  for (std::size_t row = 0; row < named.size(); ++row) {
+    for (const std::uint16_t expert : named[row]) EXPECT_EQ(std::ranges::count(truth[row], expert), 0) << row;
+  }
+}
+
 TEST(Replay, experts_of_a_row_that_never_came_are_not_foreseen) {
   DrawFunction draw(profile(0.5), kSeed);
   ReplayFunction replay(recorded(draw, {route(false)}), {0.5, kSeed});

@@ -2,7 +2,7 @@
 
 #include "engine/kernels/cpu/kv_floats.hpp"
 #include "engine/kernels/cpu/kv_runs.hpp"
-#include "engine/kernels/lut/attention_call.hpp"
+#include "engine/kernels/fp16_attention/attention_call.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/query_tiles.hpp"
 #include "engine/ops/variants.hpp"
@@ -242,7 +242,7 @@ void compute(const ops::KvStage& op, const KernelSet& set, const KernelCall& cal
 }
 
 void compute(const ops::Attention& op, const KernelSet& set, const KernelCall& call) {
-  if (variant::attends_in_fp16(call.variant)) return lut::attend(set, call);
+  if (variant::attends_in_fp16(call.variant)) return fp16_attention::attend(set, call);
   TiledAttention(op, set, call).run();
 }
 

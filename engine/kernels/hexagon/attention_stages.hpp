@@ -1,6 +1,6 @@
 // FlashAttention on HVX and HMX (TTS-NPU 5.2.1, Algorithm 1), exp by table or by a polynomial, over an instruction set `I` as in
 // float_stages.hpp.
-// engine/kernels/lut/flash_attention.hpp is its oracle; docs/design/lut-kernels.md has the error bounds.
+// engine/kernels/fp16_attention/flash_attention.hpp is its oracle; docs/design/lut-kernels.md has the error bounds.
 //
 // Scores are fp16 tiles as HMX stores them (hmx.hpp), so a vector holds two query rows: row 2i in its even halves, row 2i + 1 in its
 // odd ones, 32 keys each. What belongs to a row (maximum, sum, rescaling) is a vector, too, with the row's value in all lanes of its

@@ -32,10 +32,10 @@ constexpr bool is_panel_product(Kind kind) {
   return kind == Kind::matmul_hmx_lut || kind == Kind::matmul_hmx_int8 || kind == Kind::matmul_hmx_scaled;
 }
 constexpr bool is_matrix_product(Kind kind) { return is_strip_product(kind) || is_panel_product(kind); }
-constexpr bool looks_up(Kind kind) {  // on HVX alone (look_up_layout.hpp)
+constexpr bool is_lut(Kind kind) {  // on HVX alone (lut_layout.hpp)
   return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide;
 }
-constexpr bool is_staged(Kind kind) { return is_matrix_product(kind) || looks_up(kind); }
+constexpr bool is_staged(Kind kind) { return is_matrix_product(kind) || is_lut(kind); }
 
 // Blocks of `columns` columns of a bit-serial row.
 constexpr uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }

@@ -46,29 +46,42 @@ def case(seed, machine="virtual", device=None):
 
 
 def _engine(rng, seed, machine, kind, scheme, layers, leading):
-    """leading: layers before those with experts. A section that came after others has a generator of its own."""
-    def own(section):
-        return random.Random(f"{section} {seed}")
-    experts = [LOADS] * (layers - leading)
-    engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
-    engine |= coded(rng, engine) | activations(rng) | exact_tables(own("exact tables"), engine)
-    engine |= sections.contracts(own("contracts"), scheme, engine) | sections.attention(own("attention"))
-    engine |= parts(rng, kind, machine, experts) | kv_place(rng) | methods(rng)
-    engine |= sections.offload(own("offload"), machine, engine)
-    engine |= staged(rng, engine) | resident(rng, engine)
-    engine |= by_layer(own("by layer"), engine, layers, EXPERTS if kind == "mixture" else 1, leading)
+    """leading: layers before those with experts."""
+    def of(section):
+        return rng if section in ("coded", "activations", "staged", "resident") else random.Random(f"{section} {seed}")
+    engine = arithmetic(rng, scheme)
+    engine |= placed(rng, of, (machine, kind, scheme), engine, [LOADS] * (layers - leading), layers, leading)
+    if machine == "virtual" and of("hexagon").random() < 0.4:
+        engine = json.loads(json.dumps(engine).replace('"npu"', '"hexagon"'))  # its stand-in
+    return engine
+
+
+def arithmetic(rng, scheme):
+    """The keys that an engine begins with."""
+    return {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
+
+
+def placed(rng, of, what, engine, loads, layers, leading=0, more=()):
+    """-> an engine that began with these keys, and all other sections in the order in which one looks at another. what: machine, kind of
+    the model, format. of: a section's name -> its generator. Most have one of their own: what others draw of a seed stays when one is
+    added. more: further sections, which are asked before the last ones."""
+    machine, kind, scheme = what
+    engine = engine | coded(of("coded"), engine) | activations(of("activations")) | exact_tables(of("exact tables"), engine)
+    engine |= sections.contracts(of("contracts"), scheme, engine) | sections.attention(of("attention"))
+    engine |= parts(rng, kind, machine, loads) | kv_place(rng) | methods(rng)
+    engine |= sections.offload(of("offload"), machine, engine)
+    engine |= staged(of("staged"), engine) | resident(of("resident"), engine)
+    engine |= by_layer(of("by layer"), engine, layers, EXPERTS if kind == "mixture" else 1, leading)
     for section in (shapes, fused, together, depth):
-        engine |= section(own(section.__name__), engine)
-    engine |= expert_cache(own("expert cache"), kind, engine) | neurons_ahead(own("neurons ahead"), kind, engine)
-    engine |= sections.caches(own("caches"), engine, experts)
-    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image):
-        engine |= section(own(section.__name__), engine)
-    engine |= sections.layout(own("layout"), scheme, engine) | sections.accelerators_contract(own("accelerator"), scheme, engine)
+        engine |= section(of(section.__name__), engine)
+    engine |= expert_cache(of("expert cache"), kind, engine)
+    engine |= neurons_ahead(of("neurons ahead"), kind, engine) | sections.caches(of("caches"), engine, loads)
+    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, *more):
+        engine |= section(of(section.__name__), engine)
+    engine |= sections.layout(of("layout"), scheme, engine) | sections.accelerators_contract(of("accelerator"), scheme, engine)
     if "gpu" in engine["placement.units"]:
         engine = {"products.numerics": "a16"} | engine  # its own one, where none is asked for
-    if machine == "virtual" and own("hexagon").random() < 0.4:
-        engine = json.loads(json.dumps(engine).replace('"npu"', '"hexagon"'))  # its stand-in
-    return engine | checked(own("checksums"), engine)
+    return engine | checked(of("checksums"), engine)
 
 
 def numerics(rng, scheme):

@@ -154,7 +154,9 @@ TEST_P(VectorReadLaws, reads_that_are_wanted_together_bring_the_same_bytes_and_e
     const std::vector<IoResult> results = results_of(taken, count);
     for (std::size_t i = 0; i < count; ++i) {
       EXPECT_EQ(results[i].status.code, i == bad ? Code::short_read : Code::ok) << results[i].status.message;
-      if (i != bad) EXPECT_TRUE(brought(requests[i])) << "seed " << seed << " request " << i;
+      if (i != bad) {
+        EXPECT_TRUE(brought(requests[i])) << "seed " << seed << " request " << i;
+      }
     }
   }
 }

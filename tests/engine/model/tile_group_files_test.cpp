@@ -90,7 +90,9 @@ TEST(TileGroupFiles, tile_groups_are_packed_as_the_file_has_them) {
     PackOptions bundles;
     bundles.bundles = BundleForm::automatic;
     for (const Weight& weight : pack(gguf, bundles, folder.str()).weights) {
-      if (weight.role == Role::ffn_bundle) EXPECT_EQ(weight.format, Format::q8_0);
+      if (weight.role == Role::ffn_bundle) {
+        EXPECT_EQ(weight.format, Format::q8_0);
+      }
     }
   }
 }

@@ -86,7 +86,9 @@ TEST(KvRows, groups_of_an_int4_key_do_not_share_a_scale) {
   x[40] = 1000;
   const std::vector<float> loud = through(Format::int4_fp8, 0, x);
   for (std::size_t i = 0; i < x.size(); ++i) {
-    if (i / 32 != 1) EXPECT_EQ(alone[i], loud[i]) << i;
+    if (i / 32 != 1) {
+      EXPECT_EQ(alone[i], loud[i]) << i;
+    }
   }
   EXPECT_NE(alone[33], loud[33]);
 }

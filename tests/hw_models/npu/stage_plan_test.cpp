@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "engine/host/hexagon_stages.hpp"
-#include "engine/kernels/hexagon/look_up_layout.hpp"
+#include "engine/kernels/hexagon/lut_layout.hpp"
 #include "engine/kernels/hexagon/panels.hpp"
 #include "tests/hw_models/npu/device.hpp"
 
@@ -163,7 +163,7 @@ TEST(StagePlan, that_is_priced_for_look_ups_is_the_one_that_runs) {
     op.tile = hexagon::tile_shape(2, 64, s.columns);
     op.stages = hexagon::plan_stages(op, 0, {});
     EXPECT_EQ(text(TilePlanner(parts).plan(work, kernel).stages), text(op.stages)) << s.columns << " x " << s.depth;
-    EXPECT_TRUE(hexagon::valid_look_up(op)) << s.columns << " x " << s.depth;
+    EXPECT_TRUE(hexagon::valid_lut(op)) << s.columns << " x " << s.depth;
   }
 }
 

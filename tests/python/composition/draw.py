@@ -8,8 +8,7 @@ from drawn_models import ADAPTERS, MODELS
 from families import OTHERS, UNLIKE
 from vitro.base.trees import nested
 from vitro.torture import sections
-from vitro.torture.draw import (SCHEMES, WORDS, activations, by_layer, checked, coded, depth, exact_tables, expert_cache, fused, kv,
-                                kv_place, methods, neurons_ahead, numerics, parts, resident, shapes, staged, together)
+from vitro.torture.draw import SCHEMES, WORDS, arithmetic, placed
 
 SPARE = "cpu7"  # of the simulated phone, at work in no configuration
 KV_PLACE = ("kv.dram_tokens", "kv.prefetch", "kv.keep", "kv.sinks", "kv.checksums", "prefill_order", "prefill_span")
@@ -37,25 +36,11 @@ def draw(seed, loads):
         return random.Random(f"{section} {seed}")
     rng = random.Random(seed)
     machine, kind, scheme = rng.choice(("sim", "host")), rng.choice(sorted(MODELS)), rng.choice(SCHEMES)
-    engine = {"prefill_chunk": rng.randint(1, 16)} | numerics(rng, scheme) | kv(rng)
+    engine = arithmetic(rng, scheme)
     workload = {"prompt": " ".join(WORDS[:rng.randint(1, len(WORDS))]), "output_tokens": rng.randint(1, 8), "batch": rng.randint(1, 4),
                 "stop_at_eos": False, "seed": rng.randint(1, 9)}
     scheme = _scheme(own("scheme"), scheme)
-    engine |= coded(own("coded"), engine) | activations(own("activations")) | exact_tables(own("exact tables"), engine)
-    engine |= sections.contracts(own("contracts"), scheme, engine) | sections.attention(own("attention"))
-    engine |= parts(rng, kind, machine, loads) | kv_place(rng) | methods(rng)
-    engine |= sections.offload(own("offload"), machine, engine) | staged(own("staged"), engine) | resident(own("resident"), engine)
-    engine |= expert_cache(own("expert cache"), kind, engine)
-    engine |= by_layer(own("by layer"), engine, LAYERS[kind], 8 if kind == "mixture" else 1)
-    engine |= neurons_ahead(own("neurons ahead"), kind, engine) | shapes(own("shapes"), engine) | fused(own("fused"), engine)
-    engine |= together(own("together"), engine) | depth(own("depth"), engine) | checked(own("checksums"), engine)
-    engine |= sections.caches(own("caches"), engine, loads)
-    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, _on_cores):
-        engine |= section(own(section.__name__), engine)
-    engine |= sections.dropping(own("dropping"), engine) | sections.layout(own("layout"), scheme, engine)
-    engine |= sections.accelerators_contract(own("accelerator"), scheme, engine)
-    if "gpu" in engine["placement.units"]:
-        engine = {"products.numerics": "a16"} | engine  # its own one, where none is asked for
+    engine = placed(rng, own, (machine, kind, scheme), engine, loads, LAYERS[kind], more=(_on_cores, sections.dropping))
     apart = own("embedding").random() < 0.15
     if apart:
         engine["weights.embedding"] = "flash"

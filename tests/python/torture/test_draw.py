@@ -38,6 +38,13 @@ def test_every_part_is_drawn():
     assert drawn("graph", "fuse") == {"none", "geometry"} and drawn("ffn", "experts", "shapes") == {"exact"}
 
 
+def test_sections_see_what_was_drawn_before_them():
+    engines = [draw.case(seed)["experiment"]["engine"] for seed in range(300)]
+    experts = [engine["weights"] for engine in engines if engine["weights"].get("kind") == "experts" and "clusters" in engine["ffn"]]
+    assert any("neurons_ahead" in weights["experts"] for weights in experts)
+    assert any(engine["placement"].get("kv") == "staged" for engine in engines if engine["placement"].get("kind") in ("prompts", "matmuls"))
+
+
 def test_loads_are_those_of_the_model():
     for seed in range(300):
         case = draw.case(seed)

@@ -3,7 +3,7 @@
 #include "engine/kernels/hexagon/block_layout.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
-#include "engine/kernels/hexagon/look_up_layout.hpp"
+#include "engine/kernels/hexagon/lut_layout.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -61,12 +61,12 @@ bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
       if (op.scales != Scales::of_blocks && (op.scales != Scales::of_rows || op.zeros == Zeros::of_blocks)) return false;
       if (op.zeros > Zeros::signs || (op.zeros == Zeros::signs && op.bits != 1) || !valid_tile(op)) return false;
       if (op.spill > Spill::dram) return false;
-      const bool planes = looks_up(op.kind), bytes = op.kind == Kind::matmul_hmx_int8;
+      const bool planes = is_lut(op.kind), bytes = op.kind == Kind::matmul_hmx_int8;
       const uint64_t scale = op.kind == Kind::matmul_lut_rounded ? sizeof(RoundedScale) : sizeof(ActivationScale);
       in[0] = (rows + kLutPanelRows - 1) / kLutPanelRows * lut_bytes_to(op, op.columns);
       in[1] = planes ? op.batch * columns * (op.kind == Kind::matmul_lut_wide ? 2 : 1) : bytes ? tiles / 2 : tiles;
       in[2] = planes ? op.batch * lut_blocks(op.group, op.columns) * scale : 2 * kVectorBytes + (bytes ? op.batch * sizeof(float) : 0);
-      return planes ? valid_look_up(op) : valid_stages(op);
+      return planes ? valid_lut(op) : valid_stages(op);
     }
     case Kind::add_rows:
       in[1] = op.batch * rows * sizeof(float);

@@ -71,9 +71,9 @@ extern "C" void vector_thread(void* argument) {
     const uint8_t stage = tables ? kActivations : kVector;
     log(StageMark::begin, stage, seat.thread, step);
     if (tables) {
-      make_tables(now.look_up, index, threads);
-    } else if (now.looks()) {
-      look_up_tiles(now.look_up, now.vector, tcm_at(now.look_up.place.in[buffer]), now.vector_out, index, threads, *now.progress);
+      make_tables(now.lut, index, threads);
+    } else if (now.by_lut()) {
+      lut_tiles(now.lut, now.vector, tcm_at(now.lut.place.in[buffer]), now.vector_out, index, threads, *now.progress);
     } else if (now.attends()) {
       attention_vectors(now.attention, step, index, threads);
     } else if (now.sums()) {

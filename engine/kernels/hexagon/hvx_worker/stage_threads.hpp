@@ -2,7 +2,7 @@
 #pragma once
 #include "engine/kernels/hexagon/hvx_worker/attention_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/block_work.hpp"
-#include "engine/kernels/hexagon/hvx_worker/look_up_work.hpp"
+#include "engine/kernels/hexagon/hvx_worker/lut_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/stage_work.hpp"
 
 namespace vitro::hexagon {
@@ -12,7 +12,7 @@ struct StageWork {
   StagePass pass;
   StageTcm place;           // of a product on the matrix unit in fp16, or with one sum for a row
   BlockWork blocks;         // of one of blocks, in int8
-  LookUpWork look_up;       // of one by look-up
+  LutWork lut;              // of one by look-up
   AttentionWork attention;  // of attention, which has one pass
   Response* response;
   volatile uint32_t* progress;
@@ -24,7 +24,7 @@ struct StageWork {
   bool makes_tables;    // what HVX threads are posted for, in place of a step
 
   bool attends() const { return pass.op->kind == Kind::attention; }
-  bool looks() const { return looks_up(pass.op->kind); }
+  bool by_lut() const { return is_lut(pass.op->kind); }
   bool sums() const { return by_blocks(pass.op->kind); }
   uint32_t buffer(uint32_t step) const { return buffer_of(step, pass.op->stages.buffers); }
 };

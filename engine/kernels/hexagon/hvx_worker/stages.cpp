@@ -42,8 +42,8 @@ void queue_weights(const Step& step, uint32_t index) {
   Chain chain(tag_of(kIn, index));
   if (now.attends()) {
     load_block(now.attention, index, chain);
-  } else if (now.looks()) {
-    load_tiles(now.look_up, step, tcm_at(now.look_up.place.in[now.buffer(index)]), chain);
+  } else if (now.by_lut()) {
+    load_tiles(now.lut, step, tcm_at(now.lut.place.in[now.buffer(index)]), chain);
   } else if (step.columns == 0) {
     chain.add({});
   } else {
@@ -63,8 +63,8 @@ void queue_results(const BlockTurn& turn, uint32_t index, bool last) {
     chain.add(run_of(tcm_at(place.result), now.pass.regions->outbound + op.out, last ? op.out_bytes : 0));
     return chain.close();
   }
-  if (now.looks()) {
-    chain.add(results_of(now.look_up, step, turn.out, last));
+  if (now.by_lut()) {
+    chain.add(results_of(now.lut, step, turn.out, last));
     return chain.close();
   }
   if (now.sums()) {
@@ -91,8 +91,8 @@ void queue_activations(const Operator& op, bool has_tables) {
     load_queries(now.attention, activations);
   } else if (has_tables) {
     activations.add({});
-  } else if (now.looks()) {
-    load_quants(now.look_up, activations);
+  } else if (now.by_lut()) {
+    load_quants(now.lut, activations);
   } else if (now.sums()) {
     load_bytes(now.blocks, activations);
   } else {
@@ -109,11 +109,11 @@ void prepare_vectors(const BlockTurn& turn, Late& late, uint32_t step) {
   now.vector_out = turn.out;
   now.blocks.made = turn;
   if (now.sums()) now.blocks.summed = late.exchange(step, turn);
-  if (now.looks()) now.response->spilled[static_cast<uint32_t>(now.pass.op->spill)] += waiting_sums(now.look_up, turn.step);
+  if (now.by_lut()) now.response->spilled[static_cast<uint32_t>(now.pass.op->spill)] += waiting_sums(now.lut, turn.step);
 }
 // The same of the matrix unit. True where it has something to do.
 bool prepare_matrix(const Step& step, uint32_t index, StageCounts& counts) {
-  if (now.looks()) {
+  if (now.by_lut()) {
     counts.finished[kMatrix] = raise(ends.finished[kMatrix]) + 1;
     return false;
   }
@@ -133,7 +133,7 @@ void run_pass(const Operator& op, bool has_tables) {
   ends.arrived = ends.made = 0;
   now.makes_tables = false;
   queue_activations(op, has_tables);
-  bool ready = !now.looks() || has_tables;  // for HVX to take steps
+  bool ready = !now.by_lut() || has_tables;  // for HVX to take steps
   while (true) {
     const uint32_t seen = look(ends.events);
     for (int s = 0; s < kStages; ++s) counts.finished[s] = look(ends.finished[s]);
@@ -199,8 +199,8 @@ void run_staged(const Operator& op, uint32_t index, const Regions& regions, vola
     now.attention = {&op, &regions, tcm_at(0), place_attention(op)};
   } else if (by_blocks(op.kind)) {
     now.blocks = {{}, tcm_at(0), place_blocks(op), {}, {}};
-  } else if (looks_up(op.kind)) {
-    now.look_up = {{}, tcm_at(0), place_look_up(op)};
+  } else if (is_lut(op.kind)) {
+    now.lut = {{}, tcm_at(0), place_lut(op)};
     has_tables = index > 0 && shares_tables((&op)[-1], op);  // operators of a request stand side by side
   } else {
     now.place = place_stages(op);
@@ -208,7 +208,7 @@ void run_staged(const Operator& op, uint32_t index, const Regions& regions, vola
   now.before = 0;
   for (uint32_t row = 0; row < op.batch; row += plan.rows) {
     now.pass = {&op, &regions, row, op.batch - row < plan.rows ? op.batch - row : plan.rows};
-    now.look_up.pass = now.blocks.pass = now.pass;
+    now.lut.pass = now.blocks.pass = now.pass;
     run_pass(op, has_tables);
     now.before += pass_steps(op);
   }

@@ -11,7 +11,7 @@ void begin_log(Response& response);
 // Behind them: the log is whole, and the CPU can see it.
 void end_log(Response& response);
 
-// Requires: valid_stages(op), valid_look_up(op) or valid_attention(op), inside(op, regions). op: operator `index` of its request.
+// Requires: valid_stages(op), valid_lut(op) or valid_attention(op), inside(op, regions). op: operator `index` of its request.
 void run_staged(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress);
 
 }  // namespace vitro::hexagon

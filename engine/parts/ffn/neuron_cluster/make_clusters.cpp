@@ -31,7 +31,7 @@ std::uint32_t io_depth(const ClusterConfig& clusters, const Storage& storage) {
 // Groups overlap, so that the device does not run dry between them: four at the least. A gate that is read alone decides what is read next,
 // and waits for few others. A small FFN is over in a few reads: to wait for several of them would cost it more than an event does.
 std::uint32_t io_together(const ClusterConfig& clusters, const NeuronStore& store, std::uint32_t depth) {
-  if (store.options().blocks_issuer) return 1;
+  if (store.options().page_faults) return 1;
   const bool small = store.layout().blocks() < kFewBlocks;
   const std::uint32_t chosen = small ? 1 : store.layout().first_part > 0 ? kGatesTogether : kReadsTogether;
   return std::max(1u, std::min(clusters.io_together > 0 ? clusters.io_together : chosen, depth / kGroupsAtOnce));
@@ -154,7 +154,7 @@ std::unique_ptr<Residency> make_bundles(const WeightsSetup& setup, const Cluster
   if (in == NeuronsIn::cache) store.streamed = most_streamed(setup);
   store.whole_waves = pipeline_of(clusters.pipeline) == PipelineKind::none;
   store.keep_free = setup.keep_free;
-  store.blocks_issuer = in == NeuronsIn::pages;
+  store.page_faults = in == NeuronsIn::pages;
   store.keep_accesses = config.report_bound;
   const UnitId reader = io_core(setup.machine, setup.placement, clusters)->caps().id;
   std::optional<NeuronLookAheadOptions> ahead;

@@ -207,7 +207,7 @@ ReadRequest NeuronStore::request(const Piece& piece, const Landed& room, UnitId 
   request.into_offset = room.bytes > 0 ? room.at : piece.into;
   request.issuer = issuer;
   request.pattern = pattern;
-  request.page_fault = options_.blocks_issuer && pattern == Pattern::random ? PageFault::waits : PageFault::none;
+  request.page_fault = options_.page_faults && pattern == Pattern::random ? PageFault::waits : PageFault::none;
   return request;
 }
 

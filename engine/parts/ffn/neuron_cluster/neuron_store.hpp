@@ -28,7 +28,7 @@ struct NeuronStoreOptions {
   bool whole_waves = false;           // nothing is copied while blocks are on their way: each lands beside `staging`
   Bytes keep_free = 0;                // of the budget, for what is leased later (KV, an accelerator's copy)
   bool holds_all = false;             // every neuron stays, or the budget is too small
-  bool blocks_issuer = false;         // a read occupies the core that issues it, as a page fault does
+  bool page_faults = false;           // blocks come as page faults: a core that reads one waits for it
   bool keep_accesses = false;         // every block that hits or misses is noted, for the bound that no rule of eviction beats
 };
 

@@ -5,11 +5,11 @@
 #include "engine/host/hexagon_stages.hpp"
 #include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/hexagon/qfloat_model.hpp"
-#include "engine/kernels/lut/flash_attention.hpp"
+#include "engine/kernels/fp16_attention/flash_attention.hpp"
 #include "engine/kernels/lut/lut_reference.hpp"
 #include "tests/engine/kernels/hexagon/serial_attention.hpp"
 #include "tests/engine/kernels/hexagon/worker.hpp"
-#include "tests/engine/kernels/lut/attention_case.hpp"
+#include "tests/engine/kernels/fp16_attention/attention_case.hpp"
 
 namespace vitro::test {
 namespace {
@@ -17,8 +17,8 @@ namespace {
 using hexagon::Kind;
 using hexagon::QfloatModel;
 using hexagon::QfloatRounding;
-using lut::AttentionCase;
-using lut::Halves;
+using fp16_attention::AttentionCase;
+using fp16_attention::Halves;
 
 std::span<const std::uint16_t> table() { return lut::powers_of_two(Exponential::table); }
 
@@ -39,7 +39,7 @@ struct Heads {
 Heads draw_heads(Rng& rng, std::size_t heads, std::size_t queries, std::size_t keys, std::size_t dim, double spread) {
   Heads drawn;
   for (std::size_t h = 0; h < heads; ++h) {
-    drawn.cases.push_back(lut::draw_case(rng, {queries, keys, dim, hexagon::kTile, hexagon::kKeyBlock}, spread));
+    drawn.cases.push_back(fp16_attention::draw_case(rng, {queries, keys, dim, hexagon::kTile, hexagon::kKeyBlock}, spread));
   }
   for (std::size_t q = 0; q < queries; ++q) drawn.seen.push_back(1 + static_cast<std::uint32_t>(rng.below(keys)));
   drawn.seen[rng.below(queries)] = static_cast<std::uint32_t>(keys);
@@ -50,12 +50,13 @@ Halves by_the_oracle(const Heads& heads, Exponential exponential = Exponential::
   Halves all;
   for (const AttentionCase& c : heads.cases) {
     for (std::size_t q = 0; q < c.shape.queries; ++q) {
-      lut::AttentionShape one = c.shape;
+      fp16_attention::AttentionShape one = c.shape;
       one.queries = 1;
       one.keys = heads.seen[q];
       const std::size_t dim = one.dim, size = one.keys * dim;
-      const Halves out = lut::flash_attention(one, std::span(c.q).subspan(q * dim, dim), std::span(c.k).first(size),
-                                              std::span(c.v).first(size), c.scale, lut::powers_of_two(exponential));
+      const Halves out =
+          fp16_attention::flash_attention(one, std::span(c.q).subspan(q * dim, dim), std::span(c.k).first(size),
+                                          std::span(c.v).first(size), c.scale, lut::powers_of_two(exponential));
       all.insert(all.end(), out.begin(), out.end());
     }
   }
@@ -64,7 +65,7 @@ Halves by_the_oracle(const Heads& heads, Exponential exponential = Exponential::
 
 hexagon::Operator attention_operator(const Heads& heads, const hexagon::StageOptions& options,
                                      Exponential exponential = Exponential::table) {
-  const lut::AttentionShape& shape = heads.cases[0].shape;
+  const fp16_attention::AttentionShape& shape = heads.cases[0].shape;
   const auto columns = hexagon::attention_columns(static_cast<std::uint32_t>(shape.dim));
   hexagon::Operator op = hexagon_op(Kind::attention, static_cast<std::uint32_t>(shape.keys), columns,
                                     static_cast<std::uint32_t>(shape.queries));
@@ -140,7 +141,9 @@ TEST(HexagonAttention, has_the_bits_of_the_oracle_by_polynomials) {
     for (const double spread : {1.0, 12.0}) {
       const Heads drawn = draw_heads(rng, 2, 5, 170, 64, spread);
       const Halves expected = by_the_oracle(drawn, exponential);
-      if (exponential == Exponential::f16) EXPECT_NE(expected, by_the_oracle(drawn)) << spread;
+      if (exponential == Exponential::f16) {
+        EXPECT_NE(expected, by_the_oracle(drawn)) << spread;
+      }
       for (const std::uint32_t buffers : {0u, 1u, 2u}) {
         const hexagon::Operator op = attention_operator(drawn, {.buffers = buffers, .threads = 2}, exponential);
         EXPECT_EQ(hexagon::place_attention(op).queries, 0u);
@@ -234,15 +237,16 @@ TYPED_TEST_SUITE(AttentionStages, Models);
 TYPED_TEST(AttentionStages, is_attention_within_its_bound) {
   using I = TypeParam;
   Rng rng(2);
-  for (const lut::AttentionShape shape : {lut::AttentionShape{1, 1, 32, 32, 32}, {1, 200, 64, 32, 64}, {32, 129, 32, 32, 128}}) {
-    const AttentionCase c = lut::draw_case(rng, shape);
+  using fp16_attention::AttentionShape;
+  for (const AttentionShape shape : {AttentionShape{1, 1, 32, 32, 32}, {1, 200, 64, 32, 64}, {32, 129, 32, 32, 128}}) {
+    const AttentionCase c = fp16_attention::draw_case(rng, shape);
     const auto scratch = std::make_unique<hexagon::AttentionScratch<typename I::Vector>>();
     hexagon::HmxModel hmx;
     Halves out(c.q.size());
     const hexagon::AttentionShape job{static_cast<std::uint32_t>(shape.queries), static_cast<std::uint32_t>(shape.keys),
                                       static_cast<std::uint32_t>(shape.dim / 32), static_cast<std::uint32_t>(shape.key_tile / 32)};
     hexagon::attend<I>(job, scaled_queries(c).data(), c.k.data(), c.v.data(), table().data(), *scratch, hmx, out.data());
-    const lut::Exact e = lut::exact(c, 0x1p-10);
+    const fp16_attention::Exact e = fp16_attention::exact(c, 0x1p-10);
     for (std::size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(half_to_float(out[i]), e.out[i], e.bound[i]) << i;
   }
 }

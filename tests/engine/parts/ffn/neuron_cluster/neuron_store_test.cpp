@@ -90,8 +90,12 @@ TEST(NeuronStore, places_are_those_of_each_neuron_up_to_one_that_is_missing) {
     EXPECT_GT(passed, 0u);
     for (const std::uint32_t neuron : all) {
       const std::uint32_t slot = cache.slot_of(store.block_of(0, -1, neuron));
-      if (neuron < passed) EXPECT_EQ(places[neuron], store.place(neuron, slot));
-      if (neuron == passed) EXPECT_EQ(slot, NeuronCache::kNone);
+      if (neuron < passed) {
+        EXPECT_EQ(places[neuron], store.place(neuron, slot));
+      }
+      if (neuron == passed) {
+        EXPECT_EQ(slot, NeuronCache::kNone);
+      }
     }
   }
 }

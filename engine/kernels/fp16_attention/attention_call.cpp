@@ -1,11 +1,11 @@
-#include "engine/kernels/lut/attention_call.hpp"
+#include "engine/kernels/fp16_attention/attention_call.hpp"
 
 #include <algorithm>
 #include <cstring>
 
 #include "engine/kernels/lut/lut_reference.hpp"
 
-namespace vitro::lut {
+namespace vitro::fp16_attention {
 namespace {
 
 constexpr std::uint32_t kUnpacked = 32;  // rows that are unpacked together, within the nearest cache
@@ -67,7 +67,7 @@ void AttentionCall::write(const AttentionPiece& piece, const std::uint16_t* out,
 
 void attend(const KernelSet& set, const KernelCall& call) {
   const AttentionCall attention(set, call);
-  const std::span<const std::uint16_t> powers = powers_of_two(attention.exponential());
+  const std::span<const std::uint16_t> powers = lut::powers_of_two(attention.exponential());
   const std::size_t dim = attention.dim(), group = attention.group();
   std::vector<std::uint16_t> q(group * dim), k, v;
   for (const AttentionPiece& piece : attention.pieces()) {
@@ -81,4 +81,4 @@ void attend(const KernelSet& set, const KernelCall& call) {
   }
 }
 
-}  // namespace vitro::lut
+}  // namespace vitro::fp16_attention

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "engine/kernels/hexagon/look_up_layout.hpp"
+#include "engine/kernels/hexagon/lut_layout.hpp"
 #include "engine/ops/variants.hpp"
 #include "tests/engine/kernels/call_kit.hpp"
 #include "tests/engine/kernels/hexagon/worker_product.hpp"
@@ -18,14 +18,14 @@ using hexagon::Kind;
 using hexagon::StageEvent;
 using hexagon::StageMark;
 
-struct LookUpCase {
+struct LutCase {
   Format format;
   MatmulShape shape;
   VariantId contract = variant::kInt8;
 };
 // Several groups with TCM as it is given below, several parts of the depth, ends of panels and of tiles.
-const std::vector<LookUpCase>& look_up_cases() {
-  static const std::vector<LookUpCase> all{{Format::w(2, 64, 'z'), {1200, 576, 2}},
+const std::vector<LutCase>& lut_cases() {
+  static const std::vector<LutCase> all{{Format::w(2, 64, 'z'), {1200, 576, 2}},
                                      {Format::w(4, 32), {1100, 288, 3}},
                                      {Format::w(1, 128, 'z'), {900, 640, 1}},
                                      {Format::w(2, 128, 'r'), {900, 640, 2}},
@@ -34,13 +34,13 @@ const std::vector<LookUpCase>& look_up_cases() {
   return all;
 }
 
-class LookUpStages : public testing::Test {
+class LutWork : public testing::Test {
  protected:
   void SetUp() override {
     VITRO_NEEDS_HEXAGON();
     worker_.emplace();
   }
-  KernelCall call(const LookUpCase& c) {
+  KernelCall call(const LutCase& c) {
     KernelCall call = matmul_call(rng_, c.format, Layout::rows, c.contract, c.shape);
     cpu_.execute(call);
     return call;
@@ -74,9 +74,9 @@ std::size_t place_of(const std::vector<StageEvent>& log, StageMark mark, int sta
   return at;
 }
 
-TEST_F(LookUpStages, have_the_bits_of_the_cpu_with_any_buffers_threads_and_places_of_sums) {
+TEST_F(LutWork, have_the_bits_of_the_cpu_with_any_buffers_threads_and_places_of_sums) {
   std::uint32_t groups = 0;
-  for (const LookUpCase& c : look_up_cases()) {
+  for (const LutCase& c : lut_cases()) {
     const KernelCall product = call(c);
     for (const auto& [buffers, threads, group, spill] :
          {std::tuple{0u, 1u, 1u, hexagon::Spill::tcm}, {1u, 2u, 1u, hexagon::Spill::l2}, {2u, 4u, 1u, hexagon::Spill::tcm},
@@ -84,7 +84,7 @@ TEST_F(LookUpStages, have_the_bits_of_the_cpu_with_any_buffers_threads_and_place
       hexagon::Operator op = planned(product, options(buffers, threads, group));
       op.spill = spill;
       const std::string what = fmt::format("{}, {} buffers, {} threads, {}", to_string(c.format), buffers, threads, group);
-      EXPECT_TRUE(hexagon::valid_look_up(op)) << what;
+      EXPECT_TRUE(hexagon::valid_lut(op)) << what;
       EXPECT_EQ(op.stages.once, group > 1 ? 1u : 0u) << what;
       run(product, op, what);
       groups = std::max(groups, op.stages.groups);
@@ -94,12 +94,12 @@ TEST_F(LookUpStages, have_the_bits_of_the_cpu_with_any_buffers_threads_and_place
 }
 
 // Each event stands where the plan's rule lets it, and the weights of a step are on their way before the one before it is looked up.
-TEST_F(LookUpStages, with_two_buffers_transfers_are_ahead_and_with_one_they_are_not) {
+TEST_F(LutWork, with_two_buffers_transfers_are_ahead_and_with_one_they_are_not) {
   for (const std::size_t i : {0u, 3u}) {
-    const KernelCall product = call(look_up_cases()[i]);
+    const KernelCall product = call(lut_cases()[i]);
     for (const std::uint32_t buffers : {1u, 2u}) {
       const hexagon::Operator op = planned(product, options(buffers, 4, 1));
-      const std::vector<StageEvent> log = run(product, op, to_string(look_up_cases()[i].format));
+      const std::vector<StageEvent> log = run(product, op, to_string(lut_cases()[i].format));
       const std::uint32_t steps = op.stages.steps();
       EXPECT_EQ(op.stages.depths, 3u);
       for (std::uint32_t k = 0; k + 1 < steps; ++k) {
@@ -138,8 +138,8 @@ TEST_F(LookUpStages, with_two_buffers_transfers_are_ahead_and_with_one_they_are_
 }
 
 // Products of a request with one input make its tables once, unless another operator takes TCM in between (T-MAN 5).
-TEST_F(LookUpStages, make_tables_once_for_products_that_share_them) {
-  const KernelCall product = call(look_up_cases()[0]);
+TEST_F(LutWork, make_tables_once_for_products_that_share_them) {
+  const KernelCall product = call(lut_cases()[0]);
   const hexagon::MatmulForm form = form_of(product);
   hexagon::Operator op = planned(product, {});
   std::vector<std::byte> weights(hexagon::weights_bytes(form, op.rows, op.columns));
@@ -166,8 +166,8 @@ TEST_F(LookUpStages, make_tables_once_for_products_that_share_them) {
   EXPECT_THAT(made, testing::ElementsAre(8u, 0u, 8u, 8u));
 }
 
-TEST_F(LookUpStages, plans_that_do_not_cover_the_product_are_refused) {
-  const KernelCall product = call(look_up_cases()[0]);
+TEST_F(LutWork, plans_that_do_not_cover_the_product_are_refused) {
+  const KernelCall product = call(lut_cases()[0]);
   const hexagon::Operator right = planned(product, options(2, 4, 1));
   const auto refused = [&](const char* what, auto change) {
     hexagon::Operator op = right;

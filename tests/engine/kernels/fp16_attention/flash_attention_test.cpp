@@ -1,15 +1,15 @@
-#include "engine/kernels/lut/flash_attention.hpp"
+#include "engine/kernels/fp16_attention/flash_attention.hpp"
 
 #include <gtest/gtest.h>
 
 #include "engine/kernels/lut/lut_reference.hpp"
-#include "tests/engine/kernels/lut/attention_case.hpp"
+#include "tests/engine/kernels/fp16_attention/attention_case.hpp"
 
-namespace vitro::lut {
+namespace vitro::fp16_attention {
 namespace {
 
 Halves attend(const AttentionCase& c, ExpBy by = ExpBy::table) {
-  static const Halves table = exp2_table();
+  static const Halves table = lut::exp2_table();
   return flash_attention(c.shape, c.q, c.k, c.v, c.scale, table, by);
 }
 
@@ -34,7 +34,7 @@ TEST(FlashAttention, the_table_is_exp) {
 TEST(FlashAttention, a_wrong_table_is_seen) {
   Rng rng(3);
   const AttentionCase c = draw_case(rng, {4, 64, 32});
-  Halves table = exp2_table();
+  Halves table = lut::exp2_table();
   for (std::size_t i = 0x3800; i < 0x4400; ++i) table[i] = table[i / 2];
   const Halves out = flash_attention(c.shape, c.q, c.k, c.v, c.scale, table);
   const Exact e = exact(c);
@@ -51,4 +51,4 @@ TEST(FlashAttention, one_key_is_its_value) {
 }
 
 }  // namespace
-}  // namespace vitro::lut
+}  // namespace vitro::fp16_attention

@@ -2,11 +2,11 @@
 // head, with the query heads that share it as its tile of queries. For the cores, and for the Hexagon that computes the same pieces.
 #pragma once
 #include "engine/kernels/common/kernel_set.hpp"
-#include "engine/kernels/lut/flash_attention.hpp"
+#include "engine/kernels/fp16_attention/flash_attention.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
 
-namespace vitro::lut {
+namespace vitro::fp16_attention {
 
 inline constexpr std::size_t kQueryTile = 32, kKeyTile = 128;  // part of the contract: running sums are rounded once per tile
 
@@ -46,4 +46,4 @@ class AttentionCall {
 // All pieces on this core.
 void attend(const KernelSet& set, const KernelCall& call);
 
-}  // namespace vitro::lut
+}  // namespace vitro::fp16_attention

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "engine/base/rng.hpp"
-#include "engine/kernels/lut/flash_attention.hpp"
+#include "engine/kernels/fp16_attention/flash_attention.hpp"
 #include "engine/quant/float16.hpp"
 
-namespace vitro::lut {
+namespace vitro::fp16_attention {
 
 using Halves = std::vector<std::uint16_t>;
 
@@ -74,4 +74,4 @@ inline Exact exact(const AttentionCase& c, double u = 0x1p-11) {
   return e;
 }
 
-}  // namespace vitro::lut
+}  // namespace vitro::fp16_attention

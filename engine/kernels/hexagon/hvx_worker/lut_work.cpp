@@ -1,4 +1,4 @@
-#include "engine/kernels/hexagon/hvx_worker/look_up_work.hpp"
+#include "engine/kernels/hexagon/hvx_worker/lut_work.hpp"
 
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/lut_tile.hpp"
@@ -11,7 +11,7 @@ alignas(kVectorBytes) float ordinary_sums[kOrdinarySums];
 bool waits(const Operator& op) { return op.stages.depths > 1; }
 
 // Where results of a row of the pass end before they go out: of all columns, or of a group.
-float* result_row(const LookUpWork& work, const Step& step, uint32_t out, uint32_t m) {
+float* result_row(const LutWork& work, const Step& step, uint32_t out, uint32_t m) {
   const Operator& op = *work.pass.op;
   if (op.stages.once != 0) return reinterpret_cast<float*>(work.at(work.place.result)) + m * op.rows + step.column;
   return reinterpret_cast<float*>(work.at(work.place.out[out])) + m * op.stages.columns;
@@ -19,7 +19,7 @@ float* result_row(const LookUpWork& work, const Step& step, uint32_t out, uint32
 
 // Where its sums wait between two parts of the depth (T-MAN 4.3's spill buffer). In DRAM they are the result itself, which leaves the cache
 // each time.
-float* waiting_row(const LookUpWork& work, const Step& step, uint32_t out, uint32_t m) {
+float* waiting_row(const LutWork& work, const Step& step, uint32_t out, uint32_t m) {
   const Operator& op = *work.pass.op;
   if (!waits(op) || op.spill == Spill::tcm) return result_row(work, step, out, m);
   if (op.spill == Spill::l2) return ordinary_sums + m * op.stages.columns;
@@ -27,13 +27,13 @@ float* waiting_row(const LookUpWork& work, const Step& step, uint32_t out, uint3
 }
 
 // Panels `first` ... of a group, as far as they lie in one tile.
-void load_run(const LookUpWork& work, const Step& step, const LutTile& tile, uint32_t panel, uint32_t count, uint32_t first,
+void load_run(const LutWork& work, const Step& step, const LutTile& tile, uint32_t panel, uint32_t count, uint32_t first,
               unsigned char* to, Chain& chain) {
   const Operator& op = *work.pass.op;
   const uint32_t all = panels_of(step.columns), bytes = tile.size.bytes(), scales = lut_row_scales(op);
   const unsigned char* weights = work.pass.operand(0);
   const ZeroPart zeros(op, step.begin, step.depth);
-  const LookUpStep place(op, all, zeros.count, step.depth);
+  const LutStep place(op, all, zeros.count, step.depth);
   if (zeros.count > 0) {  // behind no scales of rows, which such formats do not have
     const unsigned char* from = weights + tile.first + (zeros.first * tile.panels + panel) * kLutPanelRows;
     chain.add({from, to + place.zeros + first * kLutPanelRows, count * kLutPanelRows, zeros.count, tile.panels * kLutPanelRows,
@@ -45,7 +45,7 @@ void load_run(const LookUpWork& work, const Step& step, const LutTile& tile, uin
 
 }  // namespace
 
-void load_quants(const LookUpWork& work, Chain& chain) {
+void load_quants(const LutWork& work, Chain& chain) {
   const Operator& op = *work.pass.op;
   const uint32_t row = work.pass.row, rows = work.pass.rows;
   const auto move = [&](int operand, uint64_t before, uint64_t bytes, uint64_t to) {
@@ -55,7 +55,7 @@ void load_quants(const LookUpWork& work, Chain& chain) {
   move(2, quant_scale_bytes(op, row), quant_scale_bytes(op, rows), work.place.scales);
 }
 
-void make_tables(const LookUpWork& work, uint32_t thread, uint32_t threads) {
+void make_tables(const LutWork& work, uint32_t thread, uint32_t threads) {
   const Operator& op = *work.pass.op;
   const uint32_t blocks = lut_blocks(op.group, op.columns);
   const uint32_t begin = first_piece(thread, threads, blocks), end = first_piece(thread + 1, threads, blocks);
@@ -75,7 +75,7 @@ void make_tables(const LookUpWork& work, uint32_t thread, uint32_t threads) {
   }
 }
 
-void load_tiles(const LookUpWork& work, const Step& step, unsigned char* to, Chain& chain) {
+void load_tiles(const LutWork& work, const Step& step, unsigned char* to, Chain& chain) {
   const Operator& op = *work.pass.op;
   const uint32_t all = panels_of(step.columns);
   for (uint32_t first = 0; first < all;) {
@@ -87,8 +87,8 @@ void load_tiles(const LookUpWork& work, const Step& step, unsigned char* to, Cha
   }
 }
 
-void look_up_tiles(const LookUpWork& work, const Step& step, const unsigned char* tiles, uint32_t out, uint32_t thread, uint32_t threads,
-                   volatile uint32_t& progress) {
+void lut_tiles(const LutWork& work, const Step& step, const unsigned char* tiles, uint32_t out, uint32_t thread, uint32_t threads,
+               volatile uint32_t& progress) {
   const Operator& op = *work.pass.op;
   const uint32_t all = panels_of(step.columns), begin = first_piece(thread, threads, all), end = first_piece(thread + 1, threads, all);
   if (begin == end) return;
@@ -99,7 +99,7 @@ void look_up_tiles(const LookUpWork& work, const Step& step, const unsigned char
   const uint32_t blocks = lut_blocks(op.group, step.depth);
   const LutPanel size(op, step.depth);
   const ZeroPart part(op, step.begin, step.depth);
-  const LookUpStep place(op, all, part.count, step.depth);
+  const LutStep place(op, all, part.count, step.depth);
   const uint32_t bits = zero_field_bits(op.bits), first_field = before - part.first * (8u >> bits / 2);  // bits: 1, 2 or 4
   const unsigned char* planes = tiles + place.panels + begin * size.bytes() + size.scales;
   auto* weighted = reinterpret_cast<int32_t*>(work.at(work.place.weighted)) + begin * kLutPanelRows * blocks;
@@ -141,7 +141,7 @@ void look_up_tiles(const LookUpWork& work, const Step& step, const unsigned char
   }
 }
 
-Transfer results_of(const LookUpWork& work, const Step& step, uint32_t out, bool last) {
+Transfer results_of(const LutWork& work, const Step& step, uint32_t out, bool last) {
   const Operator& op = *work.pass.op;
   const uint32_t pitch = op.rows * static_cast<uint32_t>(sizeof(float));
   unsigned char* to = work.pass.regions->outbound + op.out + work.pass.row * pitch;
@@ -152,6 +152,6 @@ Transfer results_of(const LookUpWork& work, const Step& step, uint32_t out, bool
   return {work.at(work.place.out[out]), to + step.column * sizeof(float), bytes, rows, from_pitch, pitch};
 }
 
-uint32_t waiting_sums(const LookUpWork& work, const Step& step) { return step.last ? 0 : work.pass.rows * step.columns; }
+uint32_t waiting_sums(const LutWork& work, const Step& step) { return step.last ? 0 : work.pass.rows * step.columns; }
 
 }  // namespace vitro::hexagon

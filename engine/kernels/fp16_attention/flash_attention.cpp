@@ -1,4 +1,4 @@
-#include "engine/kernels/lut/flash_attention.hpp"
+#include "engine/kernels/fp16_attention/flash_attention.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "engine/base/check.hpp"
 #include "engine/quant/float16.hpp"
 
-namespace vitro::lut {
+namespace vitro::fp16_attention {
 namespace {
 
 using Half = std::uint16_t;
@@ -108,4 +108,4 @@ std::vector<Half> flash_attention(const AttentionShape& shape, std::span<const H
   return out;
 }
 
-}  // namespace vitro::lut
+}  // namespace vitro::fp16_attention

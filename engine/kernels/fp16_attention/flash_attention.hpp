@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-namespace vitro::lut {
+namespace vitro::fp16_attention {
 
 struct AttentionShape {
   std::size_t queries = 0, keys = 0, dim = 0;
@@ -21,9 +21,9 @@ struct AttentionShape {
 enum class ExpBy { table, exact };  // exact: 2^x in double, rounded to fp16; what the table is compared with
 
 // q: [queries, dim], k, v: [keys, dim], fp16. Returns softmax(q k^T * scale) v, fp16 [queries, dim]. Every query sees every key.
-// `table`: powers_of_two(), or a changed one.
+// `table`: lut::powers_of_two(), or a changed one.
 std::vector<std::uint16_t> flash_attention(const AttentionShape& shape, std::span<const std::uint16_t> q, std::span<const std::uint16_t> k,
                                            std::span<const std::uint16_t> v, float scale, std::span<const std::uint16_t> table,
                                            ExpBy by = ExpBy::table);
 
-}  // namespace vitro::lut
+}  // namespace vitro::fp16_attention
