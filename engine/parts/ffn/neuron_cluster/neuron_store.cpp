@@ -148,25 +148,25 @@ std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std
 }
 
 // Where a block is one neuron its number costs no multiplication, and there is nothing before it in its slot: apart, for every neuron that
-// is named comes by here twice.
-std::size_t NeuronStore::places_of_resident(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into) const {
+// is named comes by here twice. Without branches, and a slot that is none goes through the same arithmetic.
+std::size_t NeuronStore::places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into) const {
   const NeuronCache& cache = *cache_;
-  std::size_t i = 0;
+  std::size_t missing = 0;
   if (layout_.per_block == 1) {
     const Bytes slot_bytes = slot_;
-    for (; i < neurons.size(); ++i) {
-      const std::uint32_t slot = cache.slot_of(base + neurons[i]);
-      if (slot == NeuronCache::kNone) break;
-      into[i] = static_cast<std::uint32_t>(slot * slot_bytes / kRowOffsetUnit);
+    for (const std::uint32_t neuron : neurons) {
+      const std::uint32_t slot = cache.slot_of(base + neuron);
+      missing += slot == NeuronCache::kNone;
+      *into++ = static_cast<std::uint32_t>(slot * slot_bytes / kRowOffsetUnit);
     }
-    return i;
+    return missing;
   }
-  for (; i < neurons.size(); ++i) {
-    const std::uint32_t slot = cache.slot_of(base + block_in_ffn(neurons[i]));
-    if (slot == NeuronCache::kNone) break;
-    into[i] = place(neurons[i], slot);
+  for (const std::uint32_t neuron : neurons) {
+    const std::uint32_t slot = cache.slot_of(base + block_in_ffn(neuron));
+    missing += slot == NeuronCache::kNone;
+    *into++ = place(neuron, slot);
   }
-  return i;
+  return missing;
 }
 
 NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe, Bytes begin, Bytes end) const {
