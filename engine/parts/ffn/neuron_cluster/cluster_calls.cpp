@@ -44,20 +44,19 @@ void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) 
 }
 
 IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
-  const IndexListPool::List out = store_.lists().take();
+  const IndexListPool::List out = store_.lists().take(), missing = store_.lists().take();
   out->resize(neurons->size());
+  missing->resize(neurons->size());
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
-  std::size_t missing = store_.places(*neurons, base, out->data());
-  const auto block_of = [&](std::uint32_t neuron) { return base + store_.block_in_ffn(neuron); };
-  auto neuron = neurons->begin();
-  for (auto load = cluster.loads.begin(); missing > 0 && load != cluster.loads.end(); ++load) {  // those on their way through
-    if (load->slot == NeuronCache::kNone || store_.cache().resident(load->block)) continue;
-    neuron = std::ranges::lower_bound(neuron, neurons->end(), load->block, {}, block_of);
-    for (; neuron != neurons->end() && block_of(*neuron) == load->block; ++neuron, --missing) {
-      (*out)[static_cast<std::size_t>(neuron - neurons->begin())] = store_.place(*neuron, load->slot);
-    }
+  const std::size_t count = store_.places(*neurons, base, out->data(), missing->data());
+  auto load = cluster.loads.begin();
+  for (const std::uint32_t i : std::span(missing->data(), count)) {  // on its way through
+    const std::uint32_t neuron = (*neurons)[i], block = base + store_.block_in_ffn(neuron);
+    while (load != cluster.loads.end() && load->block < block) ++load;
+    const bool loaded = load != cluster.loads.end() && load->block == block && load->slot != NeuronCache::kNone;
+    VITRO_CHECK(loaded, "a neuron is computed that is not in DRAM");
+    (*out)[i] = store_.place(neuron, load->slot);
   }
-  VITRO_CHECK(missing == 0, "a neuron is computed that is not in DRAM");
   return out;
 }
 

@@ -48,8 +48,8 @@ class NeuronCache {
     return true;
   }
   // Pins blocks first + each of `numbers` and writes them to `into`. A pin of a block that is not resident counts when it is admitted.
-  // To `apart`: positions in `numbers` of those that are not resident, or half. Returns how many these are. Without branches: which are
-  // resident is as good as random. Requires: room for as many as `numbers` in both.
+  // To `apart`: positions in `numbers` of those that are not resident, or half. Returns how many these are.
+  // Requires: room for as many as `numbers` in both.
   std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into, std::uint32_t* apart) {
     return halves_ > 0 ? pin_each<true>(numbers, first, into, apart) : pin_each<false>(numbers, first, into, apart);
   }
@@ -96,12 +96,13 @@ class NeuronCache {
     const std::uint32_t epoch = epoch_;
     Place* const places = blocks_.data() + first;
     std::size_t found = 0;
-    for (std::uint32_t i = 0; i < numbers.size(); ++i) {
-      Place& place = places[numbers[i]];
-      into[i] = first + numbers[i];
-      place.pinned = epoch;
-      apart[found] = i;
-      found += (place.slot == kNone) | (halves && half_[first + numbers[i]]);
+    for (std::size_t i = 0, count = numbers.size(); i < count; ++i) {
+      const std::uint32_t number = numbers[i];
+      const bool whole = places[number].slot != kNone && !(halves && half_[first + number]);  // before stores that might alias it
+      places[number].pinned = epoch;
+      into[i] = first + number;
+      if (!whole) [[unlikely]]
+        apart[found++] = static_cast<std::uint32_t>(i);
     }
     return found;
   }

@@ -148,25 +148,28 @@ std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std
 }
 
 // Where a block is one neuron its number costs no multiplication, and there is nothing before it in its slot: apart, for every neuron that
-// is named comes by here twice. Without branches, and a slot that is none goes through the same arithmetic.
-std::size_t NeuronStore::places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into) const {
+// is named comes by here twice.
+std::size_t NeuronStore::places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into,
+                                std::uint32_t* missing) const {
   const NeuronCache& cache = *cache_;
-  std::size_t missing = 0;
+  std::size_t found = 0;
   if (layout_.per_block == 1) {
     const Bytes slot_bytes = slot_;
-    for (const std::uint32_t neuron : neurons) {
-      const std::uint32_t slot = cache.slot_of(base + neuron);
-      missing += slot == NeuronCache::kNone;
-      *into++ = static_cast<std::uint32_t>(slot * slot_bytes / kRowOffsetUnit);
+    for (std::size_t i = 0, count = neurons.size(); i < count; ++i) {
+      const std::uint32_t slot = cache.slot_of(base + neurons[i]);
+      into[i] = static_cast<std::uint32_t>(slot * slot_bytes / kRowOffsetUnit);
+      if (slot == NeuronCache::kNone) [[unlikely]]
+        missing[found++] = static_cast<std::uint32_t>(i);
     }
-    return missing;
+    return found;
   }
-  for (const std::uint32_t neuron : neurons) {
-    const std::uint32_t slot = cache.slot_of(base + block_in_ffn(neuron));
-    missing += slot == NeuronCache::kNone;
-    *into++ = place(neuron, slot);
+  for (std::size_t i = 0, count = neurons.size(); i < count; ++i) {
+    const std::uint32_t slot = cache.slot_of(base + block_in_ffn(neurons[i]));
+    into[i] = place(neurons[i], slot);
+    if (slot == NeuronCache::kNone) [[unlikely]]
+      missing[found++] = static_cast<std::uint32_t>(i);
   }
-  return missing;
+  return found;
 }
 
 NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe, Bytes begin, Bytes end) const {
