@@ -82,13 +82,13 @@ void FlowDram::submit(const DramRequest& request, Callback done) {
   flow.since = now;
   flow.finish = Picoseconds::max();
   flow.done = done;
-  flow.use = {0, efficiency_.of_reads(request), efficiency_.of_writes(request), static_cast<double>(request.written) / flow.length,
-              flow.port->number};
+  flow.written = static_cast<double>(request.written) / flow.length;
   flows_.push_back(&flow);
-  const FlowEfficiency::Use& use = flow.use;
+  const FlowEfficiency::Use& use =
+      uses_.emplace_back(0, efficiency_.of_reads(request), efficiency_.of_writes(request), flow.written, flow.port->number);
   kinds_.push_back(cache_.number({flow.port->number, flow.claim.demand, use.written, use.own, use.read_wait, use.write_wait}));
-  if (flow.use.slowest > slowest_) {
-    slowest_ = flow.use.slowest;
+  if (use.slowest > slowest_) {
+    slowest_ = use.slowest;
     always_ = std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest_, 1, crowds_));
   }
   enter(flow);
@@ -202,11 +202,11 @@ double FlowDram::sustained() {
 bool FlowDram::covers_demands() const {
   if (!efficiency_.known() || ports_[0].wanted * kMargin < always_) return true;
   double slowest = 1, bytes = 0, written = 0;
-  for (const Flow* flow : flows_) {
-    const double demand = flow->claim.demand;
-    slowest = std::max(slowest, flow->use.slowest);
+  for (std::size_t i = 0; i < flows_.size(); ++i) {
+    const double demand = flows_[i]->claim.demand;
+    slowest = std::max(slowest, uses_[i].slowest);
     bytes += demand;
-    written += demand * flow->use.written;
+    written += demand * uses_[i].written;
   }
   return std::min(ports_[0].cap, efficiency_.sustained_at_least(slowest, written / bytes, crowds_)) > bytes * kMargin;
 }
@@ -225,8 +225,6 @@ bool FlowDram::share_sustained() {
   };
   share_all();
   if (!efficiency_.known()) return false;
-  uses_.clear();
-  for (const Flow* flow : flows_) uses_.push_back(flow->use);
   // A total that more than covers all demands leaves the shares as they are.
   const double enough = root.claim.demand * kMargin;
   for (int round = 0; round < kMixRounds; ++round) {
@@ -240,8 +238,9 @@ bool FlowDram::share_sustained() {
 
 void FlowDram::work_out() {
   const bool content = share_sustained();
-  rates_.clear();
-  for (const Flow* flow : flows_) rates_.push_back(content ? flow->claim.demand : flow->claim.share);
+  rates_.resize(flows_.size());
+  double* rate = rates_.data();
+  for (const Flow* flow : flows_) *rate++ = content ? flow->claim.demand : flow->claim.share;
 }
 
 const double* FlowDram::rates() {
@@ -291,19 +290,24 @@ void FlowDram::wake() {
   for (std::size_t i = 0; i < flows_.size(); ++i) {
     Flow& flow = *flows_[i];
     if (flow.finish <= now) {
-      totals_.bytes_written += flow.length * flow.use.written;
-      totals_.bytes_read += flow.length * (1 - flow.use.written);
+      totals_.bytes_written += flow.length * flow.written;
+      totals_.bytes_read += flow.length * (1 - flow.written);
       finished_.push_back(flow.done);
       leave(flow);
       continue;
     }
     next = std::min(next, flow.finish);
-    flows_[kept] = flows_[i];
-    kinds_[kept++] = kinds_[i];
+    if (i > kept) {
+      flows_[kept] = flows_[i];
+      kinds_[kept] = kinds_[i];
+      uses_[kept] = uses_[i];
+    }
+    ++kept;
   }
   if (finished_.empty()) return arm(next);
   flows_.resize(kept);
   kinds_.resize(kept);
+  uses_.resize(kept);
   completing_ = true;
   for (Callback& done : finished_) done();
   completing_ = false;
@@ -315,8 +319,8 @@ DramTotals FlowDram::totals() {
   for (Flow* flow : flows_) {
     settle(*flow, context_.now());
     const double moved = flow->length - flow->remaining;
-    totals.bytes_written += moved * flow->use.written;
-    totals.bytes_read += moved * (1 - flow->use.written);
+    totals.bytes_written += moved * flow->written;
+    totals.bytes_read += moved * (1 - flow->written);
   }
   return totals;
 }

@@ -52,7 +52,7 @@ class FlowDram final : public DramModel {
     double rate = 0;
     Picoseconds since{0}, finish{0};
     Port* port = nullptr;
-    FlowEfficiency::Use use;  // without its rate
+    double written = 0;  // share of its bytes
     Callback done;
   };
 
@@ -84,7 +84,7 @@ class FlowDram final : public DramModel {
   std::deque<Flow> slots_;
   std::vector<Flow*> free_, flows_;           // slots without a flow; flows in order of arrival
   std::vector<RateCache::Number> kinds_;      // in that order
-  std::vector<FlowEfficiency::Use> uses_;     // likewise, of memory, while shares are worked out
+  std::vector<FlowEfficiency::Use> uses_;     // likewise, of memory; their rates are those of the last mix that was looked at
   std::vector<FlowEfficiency::Use> by_port_;
   double slowest_ = 0, always_ = 0;  // time per byte of the slowest pattern so far; a total that any mix of them reaches
   std::vector<Port*> changed_;       // whose flows changed since demands were summed up

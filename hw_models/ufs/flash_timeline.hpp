@@ -65,18 +65,9 @@ class FlashTimeline {
     // The end of `duration` from `from` on, in what others have left; then all between is busy.
     Picoseconds book(Picoseconds now, Picoseconds from, Picoseconds duration) {
       if (duration == Picoseconds(0)) return from;
-      std::erase_if(busy_, [now](const Span& span) { return span.end < now; });
-      const auto begin = std::ranges::find_if(busy_, [from](const Span& span) { return span.end >= from; });
-      Span booked{from, from + duration};
-      auto after = begin;
-      for (; after != busy_.end() && after->begin < booked.end; ++after) {
-        booked.end += after->end - std::max(after->begin, from);
-        booked.begin = std::min(booked.begin, after->begin);
-      }
-      const Picoseconds end = booked.end;
-      if (after != busy_.end() && after->begin == end) booked.end = (after++)->end;
-      busy_.insert(busy_.erase(begin, after), booked);
-      return end;
+      // Mostly it only makes the last of them longer.
+      if (!busy_.empty() && busy_.back().begin <= from && from <= busy_.back().end) return busy_.back().end += duration;
+      return book_apart(now, from, duration);
     }
 
     // For how long the channel is free from `from` on; `most` at most.
@@ -94,6 +85,22 @@ class FlashTimeline {
     struct Span {
       Picoseconds begin, end;
     };
+
+    Picoseconds book_apart(Picoseconds now, Picoseconds from, Picoseconds duration) {
+      std::erase_if(busy_, [now](const Span& span) { return span.end < now; });
+      const auto begin = std::ranges::find_if(busy_, [from](const Span& span) { return span.end >= from; });
+      Span booked{from, from + duration};
+      auto after = begin;
+      for (; after != busy_.end() && after->begin < booked.end; ++after) {
+        booked.end += after->end - std::max(after->begin, from);
+        booked.begin = std::min(booked.begin, after->begin);
+      }
+      const Picoseconds end = booked.end;
+      if (after != busy_.end() && after->begin == end) booked.end = (after++)->end;
+      busy_.insert(busy_.erase(begin, after), booked);
+      return end;
+    }
+
     std::vector<Span> busy_;
   };
 

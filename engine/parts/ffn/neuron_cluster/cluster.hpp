@@ -14,7 +14,8 @@ namespace vitro {
 struct BlockLoad {
   std::uint32_t block = 0;  // of the cache's numbering
   std::uint32_t slot = 0;
-  bool stays = false;  // admitted to the cache; otherwise its slot is free after the cluster
+  bool stays = false;    // admitted to the cache; otherwise its slot is free after the cluster
+  std::uint32_t at = 0;  // of a load: its place among the blocks of its cluster
 };
 
 struct Cluster {

@@ -1,7 +1,5 @@
 #include "engine/parts/ffn/neuron_cluster/cluster_admission.hpp"
 
-#include <algorithm>
-#include <span>
 #include <utility>
 
 namespace vitro {
@@ -44,16 +42,28 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
               neurons.data() + neurons.size(),
               blocks.front() - store_.block_in_ffn(cluster.neurons->front()),
               store_.layout().per_block};
-  used_.resize(cluster.blocks.size());
+  // Where all that was named counts as used, what fired is only held against it.
+  const bool named = keep_silent_ && store_.layout().first_part == 0;
+  if (named) {
+    pass_fired(place);
+  } else {
+    used_.resize(blocks.size());
+  }
   for (BlockLoad& load : cluster.loads) {
-    pass_present(place, load.block);
-    VITRO_CHECK(place.block != place.blocks_end && *place.block == load.block, "a block was loaded that the cluster does not have");
-    const bool active = place.pass();
-    if (!active && !keep_silent_) {
-      cache.give_back(std::exchange(load.slot, NeuronCache::kNone));
-      continue;
+    VITRO_CHECK(load.at < blocks.size() && blocks[load.at] == load.block, "a block was loaded that the cluster does not have");
+    bool active = true;
+    if (named) {
+      use_named(place, blocks.data() + load.at, every_neuron);
+      ++place.block;
+    } else {
+      pass_present(place, load.block);
+      active = place.pass();
+      if (!active && !keep_silent_) {
+        cache.give_back(std::exchange(load.slot, NeuronCache::kNone));
+        continue;
+      }
+      use_passed(every_neuron);
     }
-    note_used(every_neuron);
     ++misses_;
     if (counts) accesses_->push_back(load.block);
     const bool admits = !every_neuron || cache.size() < cache.capacity();
@@ -70,8 +80,12 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
       machine_.trace.decision("load", store_.describe(load.block), load.stays ? "cold" : "staging");
     }
   }
-  pass_present(place, NeuronCache::kNone);
-  note_used(every_neuron);
+  if (named) {
+    use_named(place, place.blocks_end, every_neuron);
+  } else {
+    pass_present(place, NeuronCache::kNone);
+    use_passed(every_neuron);
+  }
   if (place.neuron != place.neurons_end) throw RunError("a unit answered with neurons that its cluster does not have");
   // What was named was looked up, whether it was there or fired or not.
   if (!cache.holds_all()) machine_.clock.charge(PolicyWork::cache_lookup, static_cast<std::uint32_t>(cluster.blocks.size()));
@@ -84,7 +98,6 @@ void ClusterAdmission::pass_present(Place& at, std::uint32_t until) {
   const bool halves = store_.layout().first_part > 0;
   if (halves && at.per_block == 1) return pass_present<true, true>(at, until);
   if (halves) return pass_present<true, false>(at, until);
-  if (at.per_block == 1 && keep_silent_) return pass_named(at, until);
   if (at.per_block == 1) return pass_present<false, true>(at, until);
   pass_present<false, false>(at, until);
 }
@@ -111,23 +124,30 @@ template <bool halves, bool one_by_one>
   hits_ += static_cast<std::uint64_t>(used - begin) - completed;
 }
 
-// Where all that was named counts as used, and blocks are single neurons: what fired is only held against what was named.
-[[gnu::noinline]] void ClusterAdmission::pass_named(Place& at, std::uint32_t until) {
+// All blocks, which stay where they are, and the neurons that they have.
+[[gnu::noinline]] void ClusterAdmission::pass_fired(Place& at) {
   Place place = at;
-  const std::uint32_t* const end = std::lower_bound(place.block, place.blocks_end, until);
-  std::copy(place.block, end, used_.data() + used_count_);
-  used_count_ += static_cast<std::size_t>(end - place.block);
-  hits_ += static_cast<std::uint64_t>(end - place.block);
-  while (place.block != end) place.pass<true>();
-  at = place;
+  if (place.per_block == 1) {
+    while (place.block != place.blocks_end) place.pass<true>();
+  } else {
+    while (place.block != place.blocks_end) place.pass();
+  }
+  at.neuron = place.neuron;
 }
 
+void ClusterAdmission::use_named(Place& at, const std::uint32_t* until, bool every_neuron) {
+  const std::span<const std::uint32_t> named(std::exchange(at.block, until), until);
+  hits_ += named.size();
+  use(named, every_neuron);
+}
+
+void ClusterAdmission::use_passed(bool every_neuron) { use({used_.data(), std::exchange(used_count_, 0)}, every_neuron); }
+
 // Together, but before the next block is admitted: recency is in the order of blocks.
-void ClusterAdmission::note_used(bool every_neuron) {
+void ClusterAdmission::use(std::span<const std::uint32_t> blocks, bool every_neuron) {
   NeuronCache& cache = store_.cache();
-  const std::span<const std::uint32_t> used(used_.data(), std::exchange(used_count_, 0));
-  if (accesses_ != nullptr && !every_neuron) accesses_->insert(accesses_->end(), used.begin(), used.end());
-  if (!every_neuron && !cache.holds_all()) cache.touch(used);
+  if (accesses_ != nullptr && !every_neuron) accesses_->insert(accesses_->end(), blocks.begin(), blocks.end());
+  if (!every_neuron && !cache.holds_all()) cache.touch(blocks);
 }
 
 }  // namespace vitro

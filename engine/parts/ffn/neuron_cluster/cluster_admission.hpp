@@ -1,6 +1,7 @@
 // What of a cluster's blocks stays in DRAM, and what that costs the policy: the cache's half of the pipeline, without any timing.
 #pragma once
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "engine/parts/ffn/neuron_cluster/cluster.hpp"
@@ -28,8 +29,10 @@ class ClusterAdmission {
   void pass_present(Place& at, std::uint32_t until);
   template <bool halves, bool one_by_one>
   void pass_present(Place& at, std::uint32_t until);
-  void pass_named(Place& at, std::uint32_t until);
-  void note_used(bool every_neuron);
+  static void pass_fired(Place& at);
+  void use_named(Place& at, const std::uint32_t* until, bool every_neuron);
+  void use_passed(bool every_neuron);
+  void use(std::span<const std::uint32_t> blocks, bool every_neuron);
 
   Machine& machine_;
   NeuronStore& store_;

@@ -44,21 +44,18 @@ void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) 
 }
 
 IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
-  const IndexListPool::List out = store_.lists().take();
+  const IndexListPool::List out = store_.lists().take(), missing = store_.lists().take();
   out->resize(neurons->size());
-  std::uint32_t* place = out->data();
-  auto load = cluster.loads.begin();
+  missing->resize(neurons->size());
   const std::uint32_t base = store_.block_of(step.layer, step.groups[cluster.group].expert, 0);
-  for (std::span<const std::uint32_t> left = *neurons;;) {
-    const std::size_t resident = store_.places_of_resident(left, base, place);
-    if (resident == left.size()) break;
-    place += resident;
-    const std::uint32_t neuron = left[resident], block = base + store_.block_in_ffn(neuron);  // on its way through
+  const std::size_t count = store_.places(*neurons, base, out->data(), missing->data());
+  auto load = cluster.loads.begin();
+  for (const std::uint32_t i : std::span(missing->data(), count)) {  // on its way through
+    const std::uint32_t neuron = (*neurons)[i], block = base + store_.block_in_ffn(neuron);
     while (load != cluster.loads.end() && load->block < block) ++load;
     const bool loaded = load != cluster.loads.end() && load->block == block && load->slot != NeuronCache::kNone;
     VITRO_CHECK(loaded, "a neuron is computed that is not in DRAM");
-    *place++ = store_.place(neuron, load->slot);
-    left = left.subspan(resident + 1);
+    (*out)[i] = store_.place(neuron, load->slot);
   }
   return out;
 }

@@ -20,14 +20,6 @@ struct Place {
 [[gnu::noinline]] void pass_resident(NeuronStore& store, Place& at, const std::uint32_t* stop, std::uint32_t base, bool halves) {
   NeuronCache& cache = store.cache();
   Place place = at;
-  if (!halves && store.layout().per_block == 1) {
-    const std::size_t passed = cache.pin_while_resident({place.neuron, stop}, base, place.next_block);
-    place.neuron += passed;
-    place.next_block += passed;
-    if (passed > 0) place.last = base + place.neuron[-1];
-    at = place;
-    return;
-  }
   for (; place.neuron != stop; ++place.neuron) {
     const std::uint32_t block = base + store.block_in_ffn(*place.neuron);
     if (block == place.last) continue;
@@ -35,6 +27,36 @@ struct Place {
     *place.next_block++ = place.last = block;
   }
   at = place;
+}
+
+void add_load(Cluster& cluster, std::uint32_t block, std::size_t at) {
+  if (cluster.loads.empty()) cluster.loads.reserve(kFewLoads);
+  cluster.loads.push_back({block, NeuronCache::kNone, false, static_cast<std::uint32_t>(at)});
+}
+
+// All neurons up to `stop`, or to one for which there is a load too many, where each is a block.
+void pass_single(NeuronStore& store, Place& at, const std::uint32_t* stop, std::uint32_t base, std::size_t most_loads, Cluster& cluster,
+                 std::vector<std::uint32_t>& apart) {
+  if (at.neuron == stop) return;
+  NeuronCache& cache = store.cache();
+  apart.resize(std::max<std::size_t>(apart.size(), static_cast<std::size_t>(stop - at.neuron)));
+  const std::size_t found = cache.pin_each({at.neuron, stop}, base, at.next_block, apart.data());
+  const std::size_t before = static_cast<std::size_t>(at.next_block - cluster.blocks.data());
+  std::size_t passed = static_cast<std::size_t>(stop - at.neuron);
+  for (std::size_t i = 0; i < found; ++i) {
+    const std::uint32_t block = at.next_block[apart[i]];
+    if (const std::uint32_t slot = cache.slot_of(block); slot != NeuronCache::kNone) {
+      cluster.halves.push_back({block, slot, true});
+    } else if (cluster.loads.size() < most_loads) {
+      add_load(cluster, block, before + apart[i]);
+    } else {
+      passed = apart[i];
+      break;
+    }
+  }
+  at.neuron += passed;
+  at.next_block += passed;
+  if (passed > 0) at.last = at.next_block[-1];
 }
 
 }  // namespace
@@ -46,6 +68,7 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
   const std::size_t most_neurons = options.cluster_neurons;
   const std::uint32_t most_loads = std::max(1u, store.staging_blocks() / 2);
   std::vector<Cluster> clusters;
+  std::vector<std::uint32_t> apart;
   std::size_t named = 0;
   for (const PlannedGroup& group : groups) named += group.neurons->size();
   clusters.reserve(named / most_neurons + groups.size());
@@ -73,7 +96,11 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
     open();
     const std::uint32_t base = store.block_of(layer, groups[g].group->expert, 0);
     for (;;) {
-      pass_resident(store, at, full, base, halves);
+      if (store.layout().per_block == 1) {
+        pass_single(store, at, full, base, most_loads, *cluster, apart);
+      } else {
+        pass_resident(store, at, full, base, halves);
+      }
       while (at.neuron != end && base + store.block_in_ffn(*at.neuron) == at.last) ++at.neuron;  // a block belongs to one cluster
       if (at.neuron == end) break;
       const std::uint32_t block = base + store.block_in_ffn(*at.neuron);
@@ -82,14 +109,10 @@ std::vector<Cluster> plan_clusters(NeuronStore& store, std::int16_t layer, const
         close();
         open();
       }
+      if (loads) add_load(*cluster, block, static_cast<std::size_t>(at.next_block - cluster->blocks.data()));
       *at.next_block++ = at.last = block;
       ++at.neuron;
-      if (loads) {
-        if (cluster->loads.empty()) cluster->loads.reserve(kFewLoads);
-        cluster->loads.push_back({block, NeuronCache::kNone, false});
-      } else if (halves && cache.half(block)) {
-        cluster->halves.push_back({block, cache.slot_of(block), true});
-      }
+      if (!loads && halves && cache.half(block)) cluster->halves.push_back({block, cache.slot_of(block), true});
     }
     close();
     const auto count = static_cast<std::uint32_t>(clusters.size() - first), partials = std::min(count, options.partials);

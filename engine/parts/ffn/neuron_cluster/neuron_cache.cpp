@@ -128,7 +128,7 @@ void NeuronCache::clear() {
   }
   hot_.assign(blocks(), false);
   half_.assign(blocks(), false);
-  hot_size_ = size_ = 0;
+  hot_size_ = halves_ = size_ = 0;
   free_ = SlotSet(slots());
   free_count_ = slots();
   ++epoch_;
@@ -147,7 +147,7 @@ void NeuronCache::drop(std::uint32_t block) {
 
 void NeuronCache::vacate(std::uint32_t block) {
   give_back(std::exchange(blocks_[block].slot, kNone));
-  half_[block] = false;
+  set_half(block, false);
   --size_;
 }
 

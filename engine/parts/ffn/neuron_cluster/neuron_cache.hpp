@@ -47,16 +47,11 @@ class NeuronCache {
     place.pinned = epoch_;
     return true;
   }
-  // The same for blocks first + each of `numbers`, up to one that is not resident: writes them to `into` and returns how many they are.
-  std::size_t pin_while_resident(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into) {
-    const std::uint32_t epoch = epoch_;
-    Place* const places = blocks_.data() + first;
-    std::size_t passed = 0;
-    for (; passed < numbers.size() && places[numbers[passed]].slot != kNone; ++passed) {
-      places[numbers[passed]].pinned = epoch;
-      into[passed] = first + numbers[passed];
-    }
-    return passed;
+  // Pins blocks first + each of `numbers` and writes them to `into`. A pin of a block that is not resident counts when it is admitted.
+  // To `apart`: positions in `numbers` of those that are not resident, or half. Returns how many these are.
+  // Requires: room for as many as `numbers` in both.
+  std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into, std::uint32_t* apart) {
+    return halves_ > 0 ? pin_each<true>(numbers, first, into, apart) : pin_each<false>(numbers, first, into, apart);
   }
   void unpin_all();
   void touch(std::uint32_t block) { touch(std::span(&block, 1)); }
@@ -64,7 +59,11 @@ class NeuronCache {
 
   // Of a block that is read in two phases the first part alone may be there.
   bool half(std::uint32_t block) const { return half_[block]; }
-  void set_half(std::uint32_t block, bool half) { half_[block] = half; }  // Requires: resident
+  void set_half(std::uint32_t block, bool half) {  // Requires: resident
+    halves_ += half;
+    halves_ -= half_[block];
+    half_[block] = half;
+  }
 
   // Hot blocks are not evicted; whoever made them hot decides when they are cold again, and then they count as just used.
   bool hot(std::uint32_t block) const { return hot_[block]; }
@@ -91,6 +90,22 @@ class NeuronCache {
   std::vector<std::uint32_t> next_token();
 
  private:
+  template <bool halves>
+  [[gnu::noinline]] std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into,
+                                         std::uint32_t* apart) {
+    const std::uint32_t epoch = epoch_;
+    Place* const places = blocks_.data() + first;
+    std::size_t found = 0;
+    for (std::size_t i = 0, count = numbers.size(); i < count; ++i) {
+      const std::uint32_t number = numbers[i];
+      const bool whole = places[number].slot != kNone && !(halves && half_[first + number]);  // before stores that might alias it
+      places[number].pinned = epoch;
+      into[i] = first + number;
+      if (!whole) [[unlikely]]
+        apart[found++] = static_cast<std::uint32_t>(i);
+    }
+    return found;
+  }
   void drop(std::uint32_t block);
   void vacate(std::uint32_t block);
   bool pinned(std::uint32_t block) const { return blocks_[block].pinned == epoch_; }
@@ -105,7 +120,7 @@ class NeuronCache {
   std::uint32_t epoch_ = 1;
   SlotSet free_;
   std::vector<bool> hot_, half_;  // by block
-  std::uint32_t hot_size_ = 0;
+  std::uint32_t hot_size_ = 0, halves_ = 0;
   std::unique_ptr<Eviction> eviction_;
 };
 

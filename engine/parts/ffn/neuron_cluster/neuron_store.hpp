@@ -107,8 +107,9 @@ class NeuronStore {
     const Bytes within = layout_.per_block == 1 ? 0 : layout_.within_block(neuron);
     return static_cast<std::uint32_t>((slot * slot_ + within) / kRowOffsetUnit);
   }
-  // The same of neurons of the FFN whose first block is `base`, up to one that is not resident. Returns how many they are.
-  std::size_t places_of_resident(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into) const;
+  // The same of neurons of the FFN whose first block is `base`. To `missing`: positions in `neurons` of those that are not resident, whose
+  // places mean nothing. Returns how many these are. Requires: room for as many as `neurons` in both.
+  std::size_t places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into, std::uint32_t* missing) const;
 
   // "layer 3, expert 1, block 7" of a block number.
   std::string describe(std::uint32_t block) const;

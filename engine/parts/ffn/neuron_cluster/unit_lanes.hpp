@@ -3,7 +3,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -19,11 +18,23 @@ class UnitLanes {
     under_way_.assign(units, 0);
     called_.assign(units, 0);
     away_.assign(units, false);
+    idle_ = static_cast<std::uint32_t>(units);
+    woken_ = 0;
   }
   // A unit that has something else to do takes nothing, and nobody waits for it to. Who comes back has to be woken.
-  void set_away(std::uint32_t unit, bool away) { away_[unit] = away; }
-  void call_begins(std::uint32_t unit) { ++under_way_[unit]; }
-  void call_ends(std::uint32_t unit) { --under_way_[unit]; }
+  void set_away(std::uint32_t unit, bool away) {
+    idle_ -= idle(unit);
+    away_[unit] = away;
+    idle_ += idle(unit);
+  }
+  void call_begins(std::uint32_t unit) {
+    idle_ -= idle(unit);
+    ++under_way_[unit];
+  }
+  void call_ends(std::uint32_t unit) {
+    --under_way_[unit];
+    idle_ += idle(unit);
+  }
 
   // Nothing waits behind another cluster while a unit has nothing at all to do.
   bool in_turn(std::uint32_t unit) const { return !away_[unit] && (under_way_[unit] == 0 || all_busy()); }
@@ -32,7 +43,10 @@ class UnitLanes {
   auto wait(std::uint32_t unit) {
     struct Woken : Signal::Changed {
       UnitLanes& lanes;
-      void await_resume() const { --lanes.called_[tag]; }
+      void await_resume() const {
+        --lanes.called_[tag];
+        --lanes.woken_;
+      }
     };
     return Woken{changed_.changed(unit), *this};
   }
@@ -42,31 +56,26 @@ class UnitLanes {
   void wake(std::uint32_t clusters) {
     const bool anybody = all_busy();
     const auto fits = [&](std::uint32_t unit) { return !away_[unit] && (anybody || under_way_[unit] + called_[unit] == 0); };
-    for (std::uint32_t called = std::accumulate(called_.begin(), called_.end(), 0u); called < clusters; ++called) {
-      if (!wake_first(fits)) return;
-    }
+    while (woken_ < clusters && wake_first(fits)) {}
   }
   void wake_all() {
     while (wake_first([](std::uint32_t) { return true; })) {}
   }
 
  private:
-  bool all_busy() const {
-    for (std::size_t unit = 0; unit < under_way_.size(); ++unit) {
-      if (under_way_[unit] == 0 && !away_[unit]) return false;
-    }
-    return true;
-  }
+  bool idle(std::uint32_t unit) const { return under_way_[unit] == 0 && !away_[unit]; }
+  bool all_busy() const { return idle_ == 0; }
   template <class Fits>
   bool wake_first(Fits fits) {
     const std::optional<std::uint32_t> unit = changed_.notify_first(fits);
-    if (unit) ++called_[*unit];
+    if (unit) ++called_[*unit], ++woken_;
     return unit.has_value();
   }
 
   Signal changed_;
   std::vector<std::uint32_t> under_way_, called_;  // by unit: calls; lanes that were woken and have not looked yet
   std::vector<bool> away_;
+  std::uint32_t idle_ = 0, woken_ = 0;  // units that are; lanes that were woken and have not looked yet, of all units
 };
 
 }  // namespace vitro

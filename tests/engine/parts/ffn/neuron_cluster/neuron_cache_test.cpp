@@ -152,15 +152,34 @@ TEST(NeuronCache, only_what_is_there_is_pinned) {
   EXPECT_FALSE(cache.admit(1, cache.take_slot()).stays) << "the only other block is pinned";
 }
 
-TEST(NeuronCache, several_are_pinned_up_to_one_that_is_not_there) {
-  NeuronCache cache(10, 3, 1, "lru");
-  for (const std::uint32_t block : {4u, 6u, 9u}) cache.admit(block, cache.take_slot());
-  cache.unpin_all();
+TEST(NeuronCache, several_are_pinned_and_those_that_are_not_there_as_a_whole_are_told_apart) {
+  NeuronCache cache(10, 4, 2, "lru");
+  for (const std::uint32_t block : {4u, 5u, 6u, 9u}) cache.admit(block, cache.take_slot());
   const std::vector<std::uint32_t> numbers{0, 2, 3, 5};  // of blocks from 4 on
-  std::vector<std::uint32_t> passed(numbers.size());
-  EXPECT_EQ(cache.pin_while_resident(numbers, 4, passed.data()), 2u);
-  EXPECT_EQ(passed, (std::vector<std::uint32_t>{4, 6, 0, 0}));
-  EXPECT_EQ(cache.admit(7, cache.take_slot()).evicted, 9u) << "behind the one that was missing nothing is pinned";
+  std::vector<std::uint32_t> blocks(numbers.size()), apart(numbers.size());
+  for (const bool half : {false, true}) {
+    SCOPED_TRACE(half);
+    cache.unpin_all();
+    cache.set_half(6, half);
+    apart.resize(cache.pin_each(numbers, 4, blocks.data(), apart.data()));
+    EXPECT_EQ(blocks, (std::vector<std::uint32_t>{4, 6, 7, 9}));
+    EXPECT_EQ(apart, half ? (std::vector<std::uint32_t>{1, 2}) : (std::vector<std::uint32_t>{2}));
+    apart.resize(numbers.size());
+  }
+  EXPECT_EQ(cache.admit(7, cache.take_slot()).evicted, 5u) << "all others are pinned";
+  EXPECT_FALSE(cache.admit(8, cache.take_slot()).stays) << "and so is the newcomer";
+}
+
+TEST(NeuronCache, a_half_block_that_goes_leaves_no_half_behind) {
+  NeuronCache cache(3, 1, 1, "lru");
+  cache.admit(0, cache.take_slot());
+  cache.set_half(0, true);
+  cache.unpin_all();
+  EXPECT_EQ(cache.admit(1, cache.take_slot()).evicted, 0u);
+  std::uint32_t block = 0, apart = 0;
+  const std::uint32_t number = 1;
+  EXPECT_EQ(cache.pin_each({&number, 1}, 0, &block, &apart), 0u);
+  EXPECT_FALSE(cache.half(0));
 }
 
 }  // namespace
