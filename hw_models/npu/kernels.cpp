@@ -121,6 +121,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
     kernel.packets_per_element = value;
   } else if (what == "gathers_per_element") {
     kernel.gathers_per_element = value;
+  } else if (what == "packets_per_masked") {
+    kernel.packets_per_masked = value;
   } else if (what == "packets_per_sum") {
     kernel.packets_per_sum = value;
   } else if (what == "packets_per_block" && kernel.matrix) {
@@ -140,8 +142,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   } else {
     fail(table, key,
          "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, packets_per_sum, "
-         "packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; packets_per_placed_weight, packets_per_block, "
-         "bits 16, 8 or 4 on hmx");
+         "packets_per_masked, packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; "
+         "packets_per_placed_weight, packets_per_block, bits 16, 8 or 4 on hmx");
   }
 }
 
