@@ -25,16 +25,22 @@ struct AttentionPass {
   uint32_t keys = 1;
   uint32_t columns = 64;  // of a head, a multiple of 64: whole vectors of HVX
   Exponential exponential = Exponential::table;
+  uint32_t fewest = 0;  // keys that each query sees at least
 
   constexpr uint32_t tiles() const { return (queries + kQueryTile - 1) / kQueryTile; }
   constexpr uint32_t depth() const { return columns / kQueryTile; }
   constexpr uint32_t blocks() const { return (keys + kKeyBlock - 1) / kKeyBlock; }
   constexpr uint32_t key_tiles() const { return (keys + kQueryTile - 1) / kQueryTile; }
+  constexpr uint32_t whole_tiles() const { return fewest / kQueryTile; }  // of keys, from the first on, that all queries see
   constexpr uint32_t pairs() const { return (queries + 1) / 2; }  // of rows of a tile: HVX takes two together
 
   // What the stages do in a pass. Keys and values are made tiles of once for all queries.
   constexpr uint64_t made() const { return uint64_t{2} * heads * key_tiles() * kQueryTile * columns; }             // elements
   constexpr uint64_t scores() const { return uint64_t{2} * heads * pairs() * key_tiles() * kQueryTile; }           // with padding
+  constexpr uint64_t masked() const {  // of these scores, in tiles that not all queries see, or that keys do not fill
+    return uint64_t{2} * heads * pairs() * (key_tiles() - whole_tiles()) * kQueryTile;
+  }
+  constexpr uint64_t sums() const { return uint64_t{2} * heads * pairs(); }  // that results are divided by, with padding
   constexpr uint64_t results() const { return uint64_t{2} * heads * pairs() * columns; }                           // with padding
   constexpr uint64_t tile_products() const {  // Q K^T, and [diag(kept) P] [O; V], whose first part is nothing in a head's first block
     return uint64_t{heads} * tiles() * depth() * (2 * key_tiles() + blocks() - 1);

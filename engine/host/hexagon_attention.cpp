@@ -29,9 +29,11 @@ struct Job {
   AttentionPiece widest;             // of all rows of the sequence, the one that sees the most
   std::uint32_t heads = 1;
 
-  std::uint32_t keys() const {
-    return std::ranges::max_element(rows, {}, [](const AttentionPiece& row) { return row.tokens.count; })->tokens.count;
-  }
+  std::uint32_t keys() const { return std::ranges::max_element(rows, {}, seen)->tokens.count; }
+  std::uint32_t fewest() const { return std::ranges::min_element(rows, {}, seen)->tokens.count; }
+
+ private:
+  static std::uint32_t seen(const AttentionPiece& row) { return row.tokens.count; }
 };
 
 // One half of a job that had no room goes to `rest`. False for a single row of a single head.
@@ -82,6 +84,7 @@ class Together {
     Operator op{};
     op.kind = Kind::attention;
     op.rows = job.keys();
+    op.fewest = job.fewest();
     op.columns = columns_;
     op.batch = static_cast<std::uint32_t>(job.rows.size() * attention_.group());
     op.bits = job.heads;
@@ -107,11 +110,11 @@ class Together {
   // Tiles of queries, multiplied by log2 e / sqrt(dim), and the keys that each sees.
   std::optional<std::uint32_t> place_queries(const Job& job, const Operator& op) {
     const AttentionPass pass = attention_pass(op);
-    const Bytes size = query_bytes(op) + op.batch * sizeof(std::uint32_t);
+    const Bytes size = query_bytes(op) + seen_bytes(op);
     const Result<std::uint32_t> at = session_.scratch(size);
     if (!at.ok()) return {};
     std::uint16_t* tiles = halves(session_.at(at.value()));
-    std::memset(tiles, 0, query_bytes(op));
+    std::memset(tiles, 0, size);
     const float base2 = attention_.scale() * std::numbers::log2e_v<float>;
     std::vector<std::uint16_t> q(attention_.group() * columns_);
     for (std::uint32_t h = 0; h < job.heads; ++h, tiles += pass.tiles() * pass.depth() * kTileElements) {

@@ -15,7 +15,7 @@ struct ProductOf {
 };
 
 // Of the rule below, for what outlives a run: keys and values that it saved. Grows where the rule gives a product another contract.
-inline constexpr std::uint64_t kContractRule = 3;
+inline constexpr std::uint64_t kContractRule = 4;
 
 // A prompt's contract before an accelerator's, that before the one of all: the first one that weights of the format have in the layout. Of
 // weights that have none of them kFloat.

@@ -164,9 +164,10 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
   const Operator& op = graph_[phase->groups.front().operators.front()];
   const std::string& input = graph_[inputs_of(graph_, phase->groups.front().operators.front()).front()].output;
   const auto rows = static_cast<std::uint32_t>(context->rows->size());
+  const bool prompt = rows > options_.products.decode_rows;
   std::vector<FfnGroup> groups;
   if (!phase->routed) {
-    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows), context->adapters});
+    groups.push_back({-1, context->rows, buffers_.view(input, 0, rows), buffers_.view(op.output, 0, rows), context->adapters, prompt});
     co_return co_await ffn_.block->run(phase->layer, std::move(groups));
   }
   if (ffn_.routed != nullptr) co_return co_await run_routed(phase, context);
@@ -179,6 +180,7 @@ Task<void> Transformer::run_ffn(const Phase* phase, const StepContext* context) 
     group.rows = std::make_shared<const std::vector<SeqPos>>(std::move(members));
     group.x = rows == 1 ? buffers_.view(input, 0, 1) : buffers_.view("expert_x", expert.first, expert.count);
     group.out = buffers_.view(op.output, expert.first, expert.count);
+    group.prompt = prompt;
     if (rows > 1) {
       KernelCall gather;
       gather.op = ops::Gather{};

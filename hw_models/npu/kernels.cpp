@@ -71,6 +71,7 @@ constexpr Quantity kQuantities[] = {
     {"packets_per_lookup", &Kernel::packets_per_lookup},
     {"packets_per_element", &Kernel::packets_per_element},
     {"gathers_per_element", &Kernel::gathers_per_element},
+    {"packets_per_masked", &Kernel::packets_per_masked},
     {"packets_per_sum", &Kernel::packets_per_sum},
     {"packets_per_block", &Kernel::packets_per_block, Of::hmx},
     {"packets_per_activation", &Kernel::packets_per_activation},
@@ -145,8 +146,8 @@ void HexagonKernels::read(const ParamTable& table, const std::string& key, doubl
   } else {
     fail(table, key,
          "packets_per_weight, gathers_per_weight, packets_per_element, gathers_per_element, packets_per_lookup, packets_per_sum, "
-         "packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; packets_per_placed_weight, packets_per_block, "
-         "bits 16, 8 or 4 on hmx");
+         "packets_per_masked, packets_per_activation, tile_rows, tile_columns, threads; packets_per_mac on hvx; "
+         "packets_per_placed_weight, packets_per_block, bits 16, 8 or 4 on hmx");
   }
 }
 

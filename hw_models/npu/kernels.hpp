@@ -16,7 +16,9 @@
 // packets_per_mac     of HVX, per multiply-add (hvx alone; default: the general price)
 // packets_per_lookup  of HVX, per table look-up (default: vlut16 on 16-bit entries)
 // packets_per_sum     of HVX, per output, group of columns and activation row: scale, zero point (Finalize of T-MAN 5). On hmx: of a
-//                     product whose tiles leave the sums of each block (engine/base/block_plan.hpp)
+//                     product whose tiles leave the sums of each block (engine/base/block_plan.hpp). Of attention's results: per row and
+//                     head, the reciprocal of the sum that they are divided by
+// packets_per_masked  of HVX, per score of attention in a tile of keys that not all rows of a pass see
 // packets_per_block   of HVX, beside them: per output column, block and up to four activation rows, which share a block's scale (hmx alone)
 // packets_per_activation  of HVX, per activation that tables are made of, where the call makes them (Precompute); on hmx, that becomes int8
 // packets_per_element, gathers_per_element  the same of an operator without weights ("softmax.exp_table"), and of making activations
@@ -47,7 +49,7 @@ struct Kernel {
   std::uint32_t bits = 16;
   double packets_per_weight = 0, packets_per_placed_weight = 0, packets_per_mac = 0, packets_per_lookup = 0;
   double gathers_per_weight = 0, packets_per_sum = 0, packets_per_block = 0, packets_per_activation = 0;
-  double packets_per_element = 0, gathers_per_element = 0;
+  double packets_per_element = 0, gathers_per_element = 0, packets_per_masked = 0;
   std::uint32_t tile_rows = 0, tile_columns = 0;  // 0: any
   double packets_of_weight(const Work& work) const {
     return work.in_places && packets_per_placed_weight > 0 ? packets_per_placed_weight : packets_per_weight;

@@ -79,12 +79,27 @@ TilePlan TilePlanner::attention(const Work& work, const Kernel& kernel, const Ke
   plan.streams = true;
   plan.buffers[0] = needed;
   plan.stages = hexagon::plan_attention(pass, parts_.buffers, kernel.threads);
+  // Of the rows of a sequence, each sees a key more than the one before.
+  const double mean = static_cast<double>(work.macs) / static_cast<double>(2 * queries * work.head_columns);
+  double masked = 0;  // scores of a sequence
+  for (std::uint32_t first = 0; first < of_sequence; first += rows) {
+    const std::uint32_t end = std::min(first + rows, of_sequence);
+    const auto seen = [&](std::uint32_t row) {
+      return static_cast<std::uint32_t>(std::max(1.0, std::round(mean + row - (of_sequence - 1) / 2.0)));
+    };
+    hexagon::AttentionPass each = pass;
+    each.queries = (end - first) * heads;
+    each.keys = seen(end - 1);
+    each.fewest = seen(first);
+    masked += static_cast<double>(each.masked());
+  }
   const double times = static_cast<double>(passes) * std::max(1u, work.rows / of_sequence);
   const auto of_all = [times](std::uint64_t of_pass) { return times * static_cast<double>(of_pass); };
   const Bytes kept = work.reused_bytes > 0 ? work.reused_bytes : work.read_bytes;  // keys and values, counted for each row
   TileGroup all{kept / rows + work.read_bytes - kept, work.written_bytes, 0, 0, 0};
   const double packets = of_all(pass.made()) * softmax.packets_per_weight + of_all(pass.scores()) * packets_of_element(softmax) +
-                         of_all(pass.results()) * packets_of_element(quotient) +
+                         masked * std::max(1u, work.rows / of_sequence) * softmax.packets_per_masked +
+                         of_all(pass.sums()) * quotient.packets_per_sum + of_all(pass.results()) * packets_of_element(quotient) +
                          static_cast<double>(queries * work.head_columns) * parts_.packets_per_activation;
   all.vector = vector_seconds(packets, kernel);
   const double cycles = of_all(pass.tile_products()) * tile_cycles(kernel.bits) + of_all(pass.tile_results()) * parts_.tile_out_cycles;

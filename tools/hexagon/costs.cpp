@@ -112,7 +112,7 @@ Kernel attention() {
   op.bits = kHeads;
   op.stages = hexagon::plan_attention(hexagon::attention_pass(op), 2, 1);
   op.out_bytes = static_cast<std::uint32_t>(hexagon::attention_bytes(op));
-  kernel.in = {hexagon::query_bytes(op) + kQueries * sizeof(std::uint32_t), Bytes{kHeads} * 2 * kKeys * kHeadColumns * 2, 65536};
+  kernel.in = {hexagon::query_bytes(op) + hexagon::seen_bytes(op), Bytes{kHeads} * 2 * kKeys * kHeadColumns * 2, 65536};
   return kernel;
 }
 
@@ -173,10 +173,13 @@ Json measure(HexagonSession& session, Kernel kernel) {
     if (function.starts_with("hvx_") && more > 0) functions[function] = more;
   }
   const bool attends = kernel.op.kind == Kind::attention;
-  const std::uint64_t weights = attends ? hexagon::attention_pass(kernel.op).made()  // keys and values that become tiles
+  const hexagon::AttentionPass pass = hexagon::attention_pass(kernel.op);
+  const std::uint64_t weights = attends ? pass.made()  // keys and values that become tiles
                                         : std::uint64_t{kernel.op.rows} * std::max(kernel.op.columns, 1u);
   return {{"kernel", kernel.name},
           {"weights", weights},
+          {"masked", attends ? pass.masked() : 0},
+          {"sums", attends ? pass.sums() : 0},
           {"columns", kernel.op.columns},
           {"tile", {kernel.op.tile.rows, kernel.op.tile.columns}},
           {"most_rows", kernel.op.group == 0 ? 0 : hexagon::tile_shape(kernel.op.bits, kernel.op.group).rows},

@@ -38,7 +38,9 @@ Entries, as unit.path.variant.format: quantities (hw_models/npu/kernels.hpp):
                                                                  sum, what is kept (engine/base/attention_plan.hpp)
                      gathers_per_element     vgather instructions among them
                      packets_per_weight      keys and values to tiles, per element
+                     packets_per_masked      per score of a tile of keys that not all rows see: the others' become the lowest half
   hvx.dma.attention.quotient             packets_per_element     the result, per element: division by the sum, from tiles to rows
+                     packets_per_sum         per row and head: the reciprocal of its sum
   hvx.dma.softmax.{exp_table,exp_f32,exp_f16}   on-chip softmax of fp16 scores (TTS-NPU 5.2.1), per element
                      packets_per_element     row maximum, subtraction, exp, sum in float32
                      gathers_per_element     vgather instructions among them, which wait for memory
@@ -63,8 +65,8 @@ WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-c"
 LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_work block_kernels block_work dma freestanding half_kernels layout_kernels lut_kernels "
-                "lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels "
+WORKER_FILES = ("attention_kernels attention_work block_kernels block_work dma freestanding half_kernels layout_kernels "
+                "lut_kernels lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels "
                 "stage_threads stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
@@ -154,10 +156,11 @@ def static_packets(root, folder, name="float_kernels", trip=TRIP, flags=FLOAT):
 
 
 def executed_packets(tool, worker, *kernels):
-    """-> {kernel: (weights, {function: packets}, rows, tile, rows of the largest tile)} of one run of each kernel, or of those named."""
+    """-> {kernel: (weights, {function: packets}, rows, tile, rows of the largest tile, masked scores, sums)} of one run of each kernel,
+    or of those named. The last two are attention's."""
     out = subprocess.run([tool, worker, *kernels], check=True, capture_output=True, text=True).stdout
     return {entry["kernel"]: (entry["weights"], entry["packets"], entry["weights"] // max(entry["columns"], 1), entry["tile"],
-                              entry["most_rows"])
+                              entry["most_rows"], entry["masked"], entry["sums"])
             for entry in json.loads(out)}
 
 
@@ -225,9 +228,11 @@ def prices(executed, static):
     softmax["exp_table"]["gathers_per_element"] = 1 / 64
     attention = {name: {"packets_per_element": static[f"qf_attention_{name}"]} for name in ("exp_table", "exp_f32", "exp_f16", "quotient")}
     attention["exp_table"]["gathers_per_element"] = 5 / 256  # four vectors of a pair of rows, and what it keeps
-    made, packets, *_ = executed["attention"]
+    made, packets, *_, masked, sums = executed["attention"]
     for name in ("exp_table", "exp_f32", "exp_f16"):
         attention[name]["packets_per_weight"] = (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / made
+        attention[name]["packets_per_masked"] = packets["hvx_mask_scores"] / masked
+    attention["quotient"]["packets_per_sum"] = packets["hvx_reciprocals"] / sums
     int8_activations, int16_activations = ({f"g{block}": {"packets_per_element": static[f"qf_quantise{wide}_g{block}"]}
                                             for block in (32, 64, 128)} for wide in ("", "_wide"))
     once = {name: {"packets_per_weight": per_weight(executed, name, f"hvx_{name}")} for name in ("dequantise_fused", "copy")}
@@ -262,7 +267,7 @@ def prices(executed, static):
 def by_tile(executed):
     """-> {kernel: {tile: packets per multiply-add of Linear}}, the search's choice first."""
     tiles = {}
-    for kernel, (weights, packets, _, (rows, columns), _) in executed.items():
+    for kernel, (weights, packets, _, (rows, columns), *_) in executed.items():
         if linear := next((count for function, count in packets.items() if "lut_linear" in function), 0):
             tiles.setdefault(" ".join(kernel.split()[:2]), {})[f"{rows} x {columns}"] = linear / weights
     return tiles

@@ -10,9 +10,12 @@ namespace vitro::hexagon {
 inline constexpr uint32_t kMostHeadColumns = 256, kMostHeads = 256, kMostQueries = 1024, kMostKeys = 1u << 20;
 static_assert(kQueryTile == kTile);
 
-constexpr AttentionPass attention_pass(const Operator& op) { return {op.batch, op.bits, op.rows, op.columns, op.exponential}; }
+constexpr AttentionPass attention_pass(const Operator& op) { return {op.batch, op.bits, op.rows, op.columns, op.exponential, op.fewest}; }
 constexpr uint64_t attention_bytes(const Operator& op) { return uint64_t{op.bits} * op.batch * op.columns * 2; }  // of the result
 constexpr uint64_t query_bytes(const Operator& op) { return AttentionRoom(attention_pass(op)).queries; }          // before the keys seen
+
+// Behind the queries: keys that each sees, uint32, of whole pairs.
+constexpr uint64_t seen_bytes(const Operator& op) { return uint64_t{attention_pass(op).pairs()} * 2 * sizeof(uint32_t); }
 
 struct AttentionTcm {
   uint64_t table = 0, queries = 0, result = 0, tops = 0;
@@ -52,7 +55,7 @@ constexpr AttentionTcm place_attention(const Operator& op) {
 constexpr bool valid_attention(const Operator& op) {
   const StagePlan& plan = op.stages;
   const bool columns = op.columns > 0 && op.columns <= kMostHeadColumns && (op.columns & (2 * kTile - 1)) == 0;
-  const bool keys = op.rows > 0 && op.rows <= op.pitch && op.pitch <= kMostKeys && (op.pitch & (kTile - 1)) == 0;
+  const bool keys = op.rows > 0 && op.rows <= op.pitch && op.pitch <= kMostKeys && (op.pitch & (kTile - 1)) == 0 && op.fewest <= op.rows;
   if (!columns || !keys || op.exponential > Exponential::f32) return false;
   if (op.batch == 0 || op.batch > kMostQueries || op.bits == 0 || op.bits > kMostHeads) return false;
   if (plan.buffers > 2 || (plan.threads != 1 && plan.threads != 2 && plan.threads != kMostVectorThreads)) return false;

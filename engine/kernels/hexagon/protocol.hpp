@@ -12,7 +12,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 16;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 17;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -45,7 +45,7 @@ enum class Kind : uint32_t {
   dequantise_tiles,    // in: tile groups: nibbles, fp16 scales, table fp16 [64];  out: fp16 [rows], rounded products
   attention,           // of queries of one sequence, in stages (attention_layout.hpp). rows: keys; columns: of a head; batch: queries of
                        // each head of keys and values, of which there are `bits`. in: q fp16 in tiles [bits][batch / 32][columns / 32] and
-                       // behind them the keys that each sees, uint32 [batch]; k and v fp16 [bits][2][pitch][columns], zero behind the
+                       // behind them the keys that each sees, uint32 [batch, even]; k and v fp16 [bits][2][pitch][columns], zero behind the
                        // last key; table fp16 [32768], if it is gathered;  out: fp16 [bits][batch][columns]
   matmul_hmx_lut,      // in: bit-serial panels, x as matmul_hmx, two tables fp16 [64] (lut_stages.hpp);  out: f32 [batch][rows]
   matmul_lut_rounded,  // as matmul_lut with tables of int8 (variant::kInt8Tables): RoundedScale in place of ActivationScale
@@ -96,12 +96,13 @@ struct Operator {
   Zeros zeros;
   Scales scales;   // of bit-serial panels and matmul_hmx
   uint32_t pitch;  // attention: rows from the first key of a head to its first value: whole tiles
+  uint32_t fewest;  // attention: keys that each query sees at least
   TileShape tile;  // of bit-serial panels
   StagePlan stages;  // of products on the matrix unit and by look-up, and of attention
   Spill spill;       // of products by look-up
   Exponential exponential;  // of attention
 };
-static_assert(sizeof(Operator) == 112);
+static_assert(sizeof(Operator) == 116);
 
 // Threads of the worker, in the order in which they start. `control` takes requests, starts stages and does all other operators;
 // `engine` stands in for the DMA engine; `matrix` drives the matrix unit; HVX threads are a pool, as the SDK has one.

@@ -22,6 +22,7 @@ struct FfnGroup {
   View x;                                 // [R, width], normalised
   View out;                               // [R, width]: down(act(gate x) * up x), without the residual and the expert's weight
   std::vector<AdapterRun> adapters = {};  // of these rows, those that have one
+  bool prompt = false;                    // the step has more rows than those of decoding: matmuls have the contract of prompts
 };
 
 // The rows of a step before a router parts them, and a pool in which they are laid out by expert.

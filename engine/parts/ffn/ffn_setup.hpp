@@ -21,7 +21,7 @@ struct FfnSetup {
   const LoraBank* adapters = nullptr;  // null: the base alone
   Format activations = Format::f32;    // or f16
   VariantId accelerator_matmul{};      // of an accelerator's matmuls, in place of `matmul`; none: the same
-  VariantId prefill_matmul{};          // of whole matrices in steps of more rows than `decode_rows`; none: the same
+  VariantId prefill_matmul{};          // of steps of more rows than `decode_rows`; none: the same
   std::uint32_t decode_rows = 1;
 };
 

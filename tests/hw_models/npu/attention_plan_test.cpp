@@ -90,6 +90,47 @@ TEST_F(AttentionPlan, keys_are_made_tiles_of_once_for_a_pass_and_scores_and_resu
   EXPECT_NEAR(packets(call) - before, 0.01 * 2 * 2 * 18 * 128, 1e-6 * before);
 }
 
+// As the worker counts them: tiles of keys from the first on that a row of the pass does not see, or that keys do not fill.
+std::uint64_t masked_by_hand(const AttentionCall& c, std::uint32_t first_row_sees) {
+  std::uint64_t scores = 0;
+  for (std::uint32_t first = 0; first < c.rows; first += 32) {
+    const std::uint32_t rows = std::min(32u, c.rows - first), pairs = (rows * c.query_heads + 1) / 2;
+    const std::uint32_t fewest = first_row_sees + first, most = fewest + rows - 1;
+    for (std::uint32_t key = 0; key < most; key += 32) {
+      if (key + 32 > fewest) scores += std::uint64_t{pairs} * 2 * 32 * c.kv_heads;
+    }
+  }
+  return scores * c.sequences;
+}
+
+TEST_F(AttentionPlan, keys_that_rows_do_not_see_and_sums_have_a_price) {
+  struct Case {
+    std::uint32_t sequences, rows, first_row_sees;
+  };
+  // Steps with and without a whole tile at the end, a batch, prompts: in one pass, that begins within a tile, in several passes.
+  for (const Case& c : {Case{1, 1, 4096}, Case{1, 1, 4097}, Case{8, 1, 1000}, Case{1, 20, 1}, Case{1, 32, 1}, Case{1, 32, 33},
+                        Case{1, 32, 50}, Case{1, 32, 64}, Case{2, 3, 31}, Case{1, 96, 1}, Case{1, 64, 17}}) {
+    AttentionCall call{c.sequences, c.rows, 6, 2, 0, 128};
+    const auto of = [&] {
+      Work work = work_of(call);
+      work.macs = std::uint64_t{2} * c.sequences * call.query_heads * call.kv_heads * call.columns *
+                  (std::uint64_t{c.rows} * c.first_row_sees + std::uint64_t{c.rows} * (c.rows - 1) / 2);
+      const Pass pass = TilePlanner(parts_).plan(work, kernel_, &softmax_, &quotient_).pass;
+      return ((pass.groups - 1) * pass.full.vector + pass.last.vector) * parts_.clock * kernel_.threads;
+    };
+    const double before = of();
+    softmax_.packets_per_masked = 0.5;
+    const double masks = of() - before;
+    softmax_.packets_per_masked = 0;
+    EXPECT_NEAR(masks, 0.5 * static_cast<double>(masked_by_hand(call, c.first_row_sees)), 1e-6 * before)
+        << c.sequences << " x " << c.rows << ", first sees " << c.first_row_sees;
+    quotient_.packets_per_sum = 0.5;
+    const double sums = of() - before;
+    quotient_.packets_per_sum = 0;
+    EXPECT_NEAR(sums, 0.5 * c.sequences * c.rows * 6 * 2, 1e-6 * before);
+  }
+}
+
 TEST_F(AttentionPlan, matrix_unit_multiplies_scores_and_outputs_and_what_is_kept) {
   const TilePlan priced = plan({1, 1, 6, 1, 256, 128});
   const double seconds = (priced.pass.groups - 1) * priced.pass.full.matrix + priced.pass.last.matrix;

@@ -137,6 +137,9 @@ def test_the_table_holds_what_the_models_ask_for():
     assert all(steps[name]["packets_per_element"] > price for name, price in zip(("exp_table", "exp_f16", "exp_f32"), ways))
     assert all(steps[name]["packets_per_weight"] > 0 for name in ("exp_table", "exp_f16", "exp_f32"))
     assert steps["quotient"]["packets_per_element"] > 0
+    # Masks know no exp, so they are alike and cheaper; a reciprocal is a chain of scalars for a row.
+    assert len({steps[name]["packets_per_masked"] for name in ("exp_table", "exp_f16", "exp_f32")}) == 1
+    assert 0 < steps["exp_table"]["packets_per_masked"] < steps["exp_table"]["packets_per_element"] < steps["quotient"]["packets_per_sum"]
 
 
 @pytest.mark.all
@@ -147,6 +150,22 @@ def test_an_instruction_less_in_attention_is_seen(tmp_path, executed):
     weights, packets = executed(root, "strip_kernels", "attention")
     committed = yaml.safe_load(COMMITTED.read_text())["kernels"]["hvx"]["dma"]["attention"]["exp_f32"]["packets_per_weight"]
     assert (packets["hvx_key_tiles"] + packets["hvx_value_tiles"]) / weights < 0.97 * committed
+
+
+@pytest.mark.all
+@needs_tools
+def test_masks_and_reciprocals_of_attention_are_seen(tmp_path, executed):
+    """An instruction more for each pair of rows that is masked, and a step of Newton's less: dearer, and cheaper."""
+    old = "    s[i] = seen_scores"
+    root = changed_tree(tmp_path / "tree", "hvx_worker/attention_kernels.cpp", old, '    asm volatile("nop");' + old)
+    source = root / "engine/kernels/hexagon/attention_stages.hpp"
+    text = source.read_text()
+    assert text.count("step < 4") == 1
+    source.write_text(text.replace("step < 4", "step < 3"))
+    _, packets = executed(root, "attention_kernels", "attention")
+    counted = dict(re.findall(r"(hvx_mask_scores|hvx_reciprocals) (\d+)", COMMITTED.read_text()))
+    assert packets["hvx_mask_scores"] > 1.04 * int(counted["hvx_mask_scores"])
+    assert packets["hvx_reciprocals"] < 0.95 * int(counted["hvx_reciprocals"])
 
 
 @pytest.mark.all

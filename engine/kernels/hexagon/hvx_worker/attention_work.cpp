@@ -83,12 +83,18 @@ HVX_Vector* pair_at(const AttentionWork& work, uint64_t place, uint32_t tiles, u
   return work.at<HVX_Vector>(place) + pair / kTilePairs * tiles * kTilePairs + pair % kTilePairs;
 }
 
-// Keys that a query sees of the 32 from `first` on.
-uint32_t seen_of(const AttentionWork& work, uint32_t query, uint32_t first) {
-  if (query >= work.op->batch) return kTile;
-  const uint32_t seen = reinterpret_cast<const uint32_t*>(work.operand(0) + query_bytes(*work.op))[query];
-  const uint32_t left = seen > first ? seen - first : 0;
-  return left < kTile ? left : kTile;
+// Scores of the keys that a row does not see: of pairs [from, to), in tiles that not all rows see.
+void mask_scores(const AttentionWork& work, const StepBlocks& at, uint32_t from, uint32_t to) {
+  const AttentionPass pass = attention_pass(*work.op);
+  const auto* seen = reinterpret_cast<const uint32_t*>(work.operand(0) + query_bytes(*work.op));
+  const uint32_t tiles = tiles_of(pass, at.output), first = at.output.number * kBlockTiles, whole = pass.whole_tiles();
+  for (uint32_t t = whole > first ? whole - first : 0; t < tiles; ++t) {
+    for (uint32_t pair = from, end; pair < to; pair = end) {  // within a tile of queries
+      end = (pair / kTilePairs + 1) * kTilePairs < to ? (pair / kTilePairs + 1) * kTilePairs : to;
+      auto* s = reinterpret_cast<uint16_t*>(pair_at(work, work.place.scores[at.buffer], kBlockTiles, pair) + t * kTilePairs);
+      hvx_mask_scores(s, seen + 2 * pair, end - pair, (first + t) * kTile);
+    }
+  }
 }
 
 }  // namespace
@@ -97,19 +103,13 @@ extern "C" {
 
 [[gnu::noinline]] void float_softmax_pair(const AttentionWork* work, const StepBlocks* at, uint32_t pair) {
   const AttentionPass pass = attention_pass(*work->op);
-  const uint32_t tiles = tiles_of(pass, at->output), first = at->output.number * kKeyBlock;
+  const uint32_t tiles = tiles_of(pass, at->output);
   HVX_Vector* s = pair_at(*work, work->place.scores[at->buffer], kBlockTiles, pair);
   HVX_Vector& top = work->at<HVX_Vector>(work->place.tops)[pair];
   HVX_Vector& sum = work->at<HVX_Vector>(work->place.sums[at->of(at->output)])[pair];
   if (at->output.number == 0) {
     top = splat_half(kLowestHalf);
     sum = Q6_V_vzero();
-  }
-  for (uint32_t t = 0; t < tiles; ++t) {
-    const uint32_t even = seen_of(*work, 2 * pair, first + t * kTile), odd = seen_of(*work, 2 * pair + 1, first + t * kTile);
-    if (even == kTile && odd == kTile) continue;
-    const auto seen = static_cast<int32_t>(even | odd << 16);
-    s[t * kTilePairs] = seen_scores<HvxIeee>(s[t * kTilePairs], *vectors_at(kAttention.places), seen);
   }
   alignas(kVectorBytes) HVX_Vector kept;
   HVX_Vector* p = pair_at(*work, work->place.weights[at->buffer], 1 + kBlockTiles, pair);
@@ -130,12 +130,11 @@ extern "C" {
 [[gnu::noinline]] void float_attention_result(const AttentionWork* work, const StepBlocks* at, uint32_t pair) {
   const AttentionPass pass = attention_pass(*work->op);
   const uint32_t buffer = at->of(at->result), columns = pass.columns;
-  const auto* sums = reinterpret_cast<const uint16_t*>(work->at<HVX_Vector>(work->place.sums[buffer]) + pair);
-  const auto even = __builtin_bit_cast(int32_t, reciprocal(sums[0])), odd = __builtin_bit_cast(int32_t, reciprocal(sums[1]));
+  const auto* shares = reinterpret_cast<const int32_t*>(work->at<HVX_Vector>(work->place.sums[buffer]) + pair);
   const HVX_Vector* o = pair_at(*work, work->place.output[buffer], pass.depth(), pair);
   auto* rows = work->at<uint16_t>(work->place.result) + (at->result.head * pass.queries + 2 * pair) * columns;
   for (uint32_t d = 0; d < pass.depth(); d += 2, o += 2 * kTilePairs, rows += 2 * kTile) {
-    const HvxIeee::Pair both = result_rows<HvxIeee>(o[0], o[kTilePairs], even, odd);
+    const HvxIeee::Pair both = result_rows<HvxIeee>(o[0], o[kTilePairs], shares[0], shares[1]);
     *vectors_at(rows) = both.lo;
     if (2 * pair + 1 < pass.queries) *vectors_at(rows + columns) = both.hi;
   }
@@ -176,10 +175,13 @@ void attention_vectors(const AttentionWork& work, uint32_t step, uint32_t thread
   if (at.scores.there) key_tiles(work, at, thread, threads);
   if (at.output.there) value_tiles(work, at, thread, threads);
   const uint32_t from = first_piece(thread, threads, pass.pairs()), to = first_piece(thread + 1, threads, pass.pairs());
-  for (uint32_t pair = from; pair < to; ++pair) {
-    if (at.result.there) float_attention_result(&work, &at, pair);  // first: the next head may take its sums
-    if (at.output.there) float_softmax_pair(&work, &at, pair);
+  if (at.result.there) {  // first: the next head may take its sums
+    hvx_reciprocals(work.at<uint16_t>(work.place.sums[at.of(at.result)]) + from * (kVectorBytes / 2), to - from);
+    for (uint32_t pair = from; pair < to; ++pair) float_attention_result(&work, &at, pair);
   }
+  if (!at.output.there) return;
+  mask_scores(work, at, from, to);
+  for (uint32_t pair = from; pair < to; ++pair) float_softmax_pair(&work, &at, pair);
 }
 
 void attention_products(const AttentionWork& work, uint32_t step, volatile uint32_t& progress) {

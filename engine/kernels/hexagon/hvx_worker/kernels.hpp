@@ -1,4 +1,5 @@
-// HVX kernels. Names that begin with hvx_ are integer stages, bit-exact everywhere, and what the packet counter counts;
+// HVX kernels. Names that begin with hvx_ are stages that a phone runs as they stand, bit-exact everywhere, and what the packet counter
+// counts: integers, and scalar floats;
 // float_ is the stage that a phone does in qfloat and this worker does in IEEE scalars (docs/design/lut-kernels.md).
 // Pointers are aligned to kVectorBytes. Counts are per panel; see panels.hpp for the layouts.
 #pragma once
@@ -90,6 +91,11 @@ extern "C" void hvx_int8_tiles(const unsigned char* planes, const uint16_t* tabl
 // first 32 columns and one of the others.
 extern "C" void hvx_key_tiles(const uint16_t* rows, uint32_t stride, uint16_t* tiles);
 extern "C" void hvx_value_tiles(const uint16_t* rows, uint32_t stride, uint16_t* first, uint16_t* second);
+// Scores of 32 keys from key `first` on, of pairs of rows, a vector each: those of keys that a row does not see become the lowest half.
+// seen [pairs][2]: how many keys each row sees.
+extern "C" void hvx_mask_scores(uint16_t* scores, const uint32_t* seen, uint32_t pairs, uint32_t first);
+// Of pairs of rows, a vector each: their sums, the first two halves, become reciprocals, the first two floats. Scalars, as on a phone.
+extern "C" void hvx_reciprocals(uint16_t* sums, uint32_t pairs);
 extern "C" void hvx_exp(const uint16_t* x, const uint16_t* table, uint32_t vectors, uint16_t* y);
 
 }  // namespace vitro::hexagon

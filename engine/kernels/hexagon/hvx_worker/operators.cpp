@@ -21,7 +21,7 @@ bool sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
   if (rows == 0 || rows > 1u << 26) return false;
   if (is_product(op.kind)) return product_sizes(op, in, out);
   if (op.kind == Kind::attention) {
-    in[0] = query_bytes(op) + op.batch * sizeof(uint32_t);
+    in[0] = query_bytes(op) + seen_bytes(op);
     in[1] = uint64_t{op.bits} * 2 * op.pitch * columns * 2;
     in[2] = AttentionRoom(attention_pass(op)).table;
     out = attention_bytes(op);

@@ -205,14 +205,22 @@ Task<void> TieredExperts::run_by_neuron(std::int16_t layer, const RoutedStep* st
     for (std::uint32_t i = 0; i < group.experts.size(); ++i) {
       const std::uint32_t first = group.first + i * group.capacity, count = rows_of(group, group.experts[i]);
       if (count == 0) continue;
-      slices.push_back({static_cast<std::int16_t>(group.experts[i]), rows_for_nobody(count), part_of_pool(step->packed, first, count),
-                        part_of_pool(step->out, first, count)});
+      slices.push_back({static_cast<std::int16_t>(group.experts[i]),
+                        rows_for_nobody(count),
+                        part_of_pool(step->packed, first, count),
+                        part_of_pool(step->out, first, count),
+                        {},
+                        kInGraph.prompt});
     }
     if (slices.size() > before) ++stats_.launches;
   }
   for (const ExpertPlan::Group& expert : admitted_.plan.groups) {
-    rest.push_back({static_cast<std::int16_t>(expert.expert), members(expert, *step),
-                    part_of_pool(step->packed, expert.first, expert.count), part_of_pool(step->out, expert.first, expert.count)});
+    rest.push_back({static_cast<std::int16_t>(expert.expert),
+                    members(expert, *step),
+                    part_of_pool(step->packed, expert.first, expert.count),
+                    part_of_pool(step->out, expert.first, expert.count),
+                    {},
+                    on_cores().prompt});
   }
   if (!slices.empty()) co_await options_.on_units->run(in_model(layer), std::move(slices));
   if (!rest.empty()) co_await options_.on_cores->run(in_model(layer), std::move(rest));

@@ -76,12 +76,13 @@ void ClusterFfn::add_adapters(const Step& step, const Cluster& cluster, Role rol
 }
 
 VariantId ClusterFfn::contract(const Step& step) const {
-  return step.every_neuron && options_.dense_matmul != VariantId::none ? options_.dense_matmul : options_.matmul;
+  const ProductOf by{.prompt = step.groups.front().prompt, .accelerator = step.every_neuron && options_.dense_on_accelerator};
+  return product_contract(options_.asked, by, store_.layout().format, Layout::rows);
 }
 
 void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   KernelCall& gate = add_call(step, cluster, ops::Matmul{}, chain);
-  if (const VariantId wanted = contract(step); variant::supports(wanted, store_.layout().format, Layout::rows)) gate.variant = wanted;
+  gate.variant = contract(step);
   gate.rows = cluster.neurons;
   gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
@@ -99,7 +100,7 @@ void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& cha
   const IndexList active = computed(step, cluster), at = row_offsets(step, cluster, active);
   if (!active->empty()) {
     KernelCall& up = add_call(step, cluster, ops::Matmul{}, chain);
-    if (const VariantId wanted = contract(step); variant::supports(wanted, store_.layout().format, Layout::rows)) up.variant = wanted;
+    up.variant = contract(step);
     up.rows = active;
     up.row_offsets = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "engine/ops/contract.hpp"
+#include "engine/ops/product_contract.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_pipeline.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_plan.hpp"
@@ -24,8 +25,8 @@ struct ClusterFfnOptions {
   std::uint32_t max_rows = 1;        // over all groups of a step
   std::uint32_t experts_used = 1;    // by each row
   Bytes partials = 16 * MiB;         // most that partial sums may take
-  VariantId matmul{};
-  VariantId dense_matmul{};          // of a step with every neuron; none: the same
+  AskedContracts asked;
+  bool dense_on_accelerator = false;  // an accelerator computes steps with every neuron
   Activation activation = Activation::relu;
   std::vector<float> thresholds{0};  // a neuron is active when |act(gate)| is above that of its layer; one entry: for all
   std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN

@@ -216,7 +216,7 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   const auto product = [&](NeuronStore::Matrix matrix, const View& into) {
     KernelCall call = base;
     call.op = ops::Matmul{};
-    if (variant::supports(options_.matmul, store_.layout().format, Layout::rows)) call.variant = options_.matmul;
+    call.variant = product_contract(options_.asked, {.prompt = group.prompt, .accelerator = true}, store_.layout().format, Layout::rows);
     call.rows = rows;
     call.row_offsets = row_offsets;
     call.in = {weights(matrix), group.x};
@@ -246,11 +246,12 @@ Chain HotRegion::calls(std::int16_t layer, const FfnGroup& group, std::uint32_t 
   return chain;
 }
 
-Chain HotRegion::graph_calls(std::uint32_t clusters, std::uint32_t rows) const {
+Chain HotRegion::graph_calls(std::uint32_t clusters, std::uint32_t rows, bool prompt) const {
   FfnGroup group;
   group.expert = store_.experts() > 1 ? 0 : -1;
   group.rows = std::make_shared<const std::vector<SeqPos>>(rows);
   group.x.shape = {rows, store_.layout().width, 0};
+  group.prompt = prompt;
   return calls(store_.first_layer(), group, 0, rows_[clusters], rows_[clusters], group.x);
 }
 
@@ -261,14 +262,14 @@ std::vector<UnitChain> HotRegion::graphs(std::uint32_t rows, std::uint32_t seque
   for (std::uint32_t f = 0; f < ffns_.size(); ++f) sizes.insert(clusters(f, sequences) + streamed(split_of(sequences), f));
   for (const std::uint32_t hot : sizes) {
     for (std::uint32_t own = store_.experts() > 1 ? 1 : rows; hot > 0 && own <= rows; ++own) {
-      all.push_back({options_.unit, graph_calls(hot, own)});
+      all.push_back({options_.unit, graph_calls(hot, own, rows > options_.decode_rows)});
     }
   }
   return all;
 }
 
 Task<void> HotRegion::prepare_graph(std::uint32_t clusters, std::uint32_t rows) {
-  Chain chain = graph_calls(clusters, rows);
+  Chain chain = graph_calls(clusters, rows, rows > options_.decode_rows);
   std::string step;
   try {
     co_await graphs_.prepare(options_.unit, std::move(chain), std::move(step));

@@ -18,6 +18,7 @@
 
 #include "engine/machine/task_scope.hpp"
 #include "engine/ops/contract.hpp"
+#include "engine/ops/product_contract.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_adapters.hpp"
 #include "engine/parts/ffn/neuron_cluster/neuron_store.hpp"
@@ -41,7 +42,8 @@ struct HotRegionOptions {
   std::uint32_t max_rows = 1;           // over all groups of a step
   UnitId io_core{};
   std::uint32_t io_depth = 8;
-  VariantId matmul{};
+  AskedContracts asked;
+  std::uint32_t decode_rows = 1;  // a step of more rows is a prompt's
   Activation activation = Activation::relu;
   std::shared_ptr<const NeuronAdapters> adapters = {};  // null: none adapts an FFN
   bool shares_buffers = false;                          // it leases none, and share() comes before the first step
@@ -146,7 +148,7 @@ class HotRegion {
   Task<void> read_all();
   Task<void> read(Read next);
   Task<void> prepare_graph(std::uint32_t clusters, std::uint32_t rows);
-  Chain graph_calls(std::uint32_t clusters, std::uint32_t rows) const;
+  Chain graph_calls(std::uint32_t clusters, std::uint32_t rows, bool prompt) const;
   Chain calls(std::int16_t layer, const FfnGroup& group, std::uint32_t first_row, const IndexList& rows, const IndexList& row_offsets,
               View out) const;
   View wide(const Lease& lease, std::uint32_t first_row, std::uint32_t rows, std::uint32_t neurons) const;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "engine/ops/product_contract.hpp"
 #include "engine/parts/ffn/neuron_cluster/bundled_weights.hpp"
 #include "engine/parts/ffn/neuron_cluster/cluster_ffn.hpp"
 #include "engine/parts/ffn/neuron_cluster/window_steps.hpp"
@@ -73,11 +72,6 @@ double most_streamed(const WeightsSetup& setup) {
   return most;
 }
 
-VariantId contract_on_accelerator(const FfnSetup& setup) {
-  const AskedContracts asked{setup.matmul, VariantId::none, setup.accelerator_matmul};
-  return product_contract(asked, {.accelerator = true}, setup.residency.neurons()->layout().format, Layout::rows);
-}
-
 HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& clusters, const ClusterFfnOptions& ffn) {
   HotRegionOptions options;
   options.adapters = ffn.adapters;
@@ -90,7 +84,8 @@ HotRegionOptions hot_options(const FfnSetup& setup, const ClusterConfig& cluster
   options.max_rows = std::min(ffn.max_rows, ffn.dense_rows * std::max(setup.model.experts, 1u));  // a step beyond is dense
   options.io_core = ffn.pipeline.io_core;
   options.io_depth = ffn.pipeline.io_depth;
-  options.matmul = contract_on_accelerator(setup);
+  options.asked = ffn.asked;
+  options.decode_rows = setup.decode_rows;
   options.activation = setup.model.activation;
   options.shares_buffers = ffn.norm_eps.has_value();  // ClusterFfn has those of whole rows
   return options;
@@ -125,7 +120,7 @@ ClusterFfnOptions ffn_options(const FfnSetup& setup, const ClusterConfig& cluste
   options.dense_rows = clusters.dense_rows;
   options.experts_used = std::max(model.experts_used, 1u);
   options.max_rows = setup.max_rows * options.experts_used;
-  options.matmul = setup.matmul;
+  options.asked = {setup.matmul, setup.prefill_matmul, setup.accelerator_matmul};
   options.activation = model.activation;
   if (model.sub_norms) options.norm_eps = model.norm_eps;
   if (!model.firing_thresholds.empty()) options.thresholds = model.firing_thresholds;
@@ -200,7 +195,7 @@ Ffn make_clusters(const FfnSetup& setup, ClusterConfig clusters) {
   if (accelerator != nullptr) {
     if (setup.placement.prefill_on_accelerator()) {
       options.pipeline.dense_units = {accelerator};
-      options.dense_matmul = contract_on_accelerator(setup);
+      options.dense_on_accelerator = true;
     }
     hot = std::make_unique<HotRegion>(setup.machine, setup.graphs, store, hot_options(setup, clusters, options));
   }

@@ -72,6 +72,7 @@ hexagon::Operator attention_operator(const Heads& heads, const hexagon::StageOpt
   op.bits = static_cast<std::uint32_t>(heads.cases.size());
   op.pitch = static_cast<std::uint32_t>(round_up(shape.keys, hexagon::kTile));
   op.exponential = exponential;
+  op.fewest = *std::ranges::min_element(heads.seen);
   op.stages = hexagon::plan_attention(hexagon::attention_pass(op), options.buffers, options.threads);
   return op;
 }
@@ -100,6 +101,7 @@ Halves attend_on_the_worker(HexagonWorker& worker, const Heads& heads, const hex
     queries.push_back(static_cast<std::uint16_t>(seen));
     queries.push_back(static_cast<std::uint16_t>(seen >> 16));
   }
+  queries.resize((hexagon::query_bytes(op) + hexagon::seen_bytes(op)) / 2);
   worker.in(0, queries).in(1, kv);
   if (op.exponential == Exponential::table) worker.in(2, Halves(table().begin(), table().end()));
   const Halves wide = worker.run<std::uint16_t>(op, std::size_t{op.bits} * op.batch * op.columns);
@@ -174,6 +176,49 @@ TEST(HexagonAttention, stages_overlap_with_two_buffers_alone) {
   }
 }
 
+// Packets of masks and reciprocals are those of the plan's counts (AttentionPass::masked(), sums()), whatever the shape.
+TEST(HexagonAttention, masks_and_reciprocals_are_as_many_as_the_plan_has) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  Rng rng(4);
+  const auto packets_of = [&](std::string_view function) {
+    std::uint64_t packets = 0;
+    for (const PacketCount& count : worker.session().transport().packets()) packets += count.function == function ? count.packets : 0;
+    return packets;
+  };
+  struct Shape {
+    std::size_t heads, queries, keys;
+    std::uint32_t fewest;
+  };
+  // The first has no masks; in the others the same number of pairs in a loop, so that a call costs each score the same.
+  double masks = 0, reciprocals = 0;
+  for (const Shape& s : {Shape{2, 32, 128, 128}, Shape{1, 32, 300, 300}, Shape{2, 32, 300, 70}, Shape{3, 64, 129, 1}}) {
+    Heads drawn = draw_heads(rng, s.heads, s.queries, s.keys, 64, 1);
+    for (std::uint32_t& seen : drawn.seen) seen = std::max(seen, s.fewest);
+    drawn.seen[1] = s.fewest;
+    const hexagon::Operator op = attention_operator(drawn, {.threads = 1});
+    ASSERT_EQ(op.fewest, s.fewest);
+    const std::uint64_t masks_before = packets_of("hvx_mask_scores"), before = packets_of("hvx_reciprocals");
+    ASSERT_EQ(attend_on_the_worker(worker, drawn, op), by_the_oracle(drawn));
+    const auto each = [](std::uint64_t packets, std::uint64_t things) {
+      return static_cast<double>(packets) / static_cast<double>(things);
+    };
+    const hexagon::AttentionPass pass = hexagon::attention_pass(op);
+    const std::uint64_t masked = packets_of("hvx_mask_scores") - masks_before, divided = packets_of("hvx_reciprocals") - before;
+    if (pass.masked() == 0) {
+      EXPECT_EQ(masked, 0u);
+    } else if (masks == 0) {
+      masks = each(masked, pass.masked());
+      EXPECT_GT(masks, 0);
+    } else {
+      EXPECT_DOUBLE_EQ(each(masked, pass.masked()), masks) << s.queries << " queries, " << s.keys << " keys";
+    }
+    if (reciprocals == 0) reciprocals = each(divided, pass.sums());
+    EXPECT_GT(divided, 0u);
+    EXPECT_NEAR(each(divided, pass.sums()) / reciprocals, 1, 0.1) << "a call has up to 32 pairs";
+  }
+}
+
 TEST(HexagonAttention, impossible_shapes_are_refused) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
@@ -206,6 +251,7 @@ TEST(HexagonAttention, impossible_shapes_are_refused) {
   EXPECT_TRUE(shape_refused([](auto& op) { op.bits = 0; }));
   EXPECT_TRUE(shape_refused([](auto& op) { op.rows = op.pitch = 0x40000000; }));
   EXPECT_TRUE(refused([](auto& op) { op.rows = 0; }));
+  EXPECT_TRUE(refused([](auto& op) { op.fewest = op.rows + 1; }));
   EXPECT_TRUE(refused([](auto& op) { op.batch = 0; }));
   EXPECT_TRUE(refused([](auto& op) { op.exponential = static_cast<Exponential>(3); }));
   EXPECT_TRUE(refused([](auto& op) { ++op.stages.groups; }));
