@@ -30,9 +30,9 @@ function(hexagon_program path)
     COMMAND ${HEXAGON_CXX} --target=hexagon-unknown-linux-musl -nostdlib -static -fuse-ld=lld ${ARGN} -o ${path} DEPENDS ${ARGN} VERBATIM)
 endfunction()
 set(objects)
-foreach(file attention_kernels attention_work block_kernels block_work dma freestanding half_kernels layout_kernels lut_kernels lut_work main
-        matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels stage_threads stage_work stages
-        strip_kernels system table_kernels tile_kernels wide_kernels)
+foreach(file attention_kernels attention_work block_kernels block_work dma freestanding half_kernels layout_kernels lut_kernels
+        lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels stage_threads
+        stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
   hexagon_object(${source}/hvx_worker/${file}.cpp ${folder})
   list(APPEND objects ${folder}/${file}.o)
 endforeach()
