@@ -199,8 +199,9 @@ Task<void> MmapResidency::fetch(std::size_t unit, std::size_t item, UnitId issue
   }
 }
 
-// One read, once nobody needs what it gives up. Never throws: whoever waits for it hears of an error.
-Task<void> MmapResidency::carry_out(std::uint32_t number, UnitId issuer) {
+// What a read gives up, once nobody needs it. Its own unit may be late: any may do so whose pages are to take the room.
+Task<void> MmapResidency::evict_for(std::uint32_t number) {
+  if (plan_->evicted(number)) co_return;
   PageRead& read = plan_->read(number);
   // All items of an earlier phase have computed.
   const auto computes = [&](std::uint32_t i) { return read.phase == plan_->phase() && !steps_[i].finished; };
@@ -210,14 +211,21 @@ Task<void> MmapResidency::carry_out(std::uint32_t number, UnitId issuer) {
   for (const std::uint32_t earlier : read.after_items) {
     while (computes(earlier)) co_await moved_.changed();
   }
-  while (!plan_->gave_up(read.after_room) && !abandoned_) co_await moved_.changed();
+  if (abandoned_ || read.forgotten || read.evicted) co_return;
+  give_up(read.evict);
+  read.evicted = true;
+  moved_.notify();
+}
+
+// One read, once there is room for it. Never throws: whoever waits for it hears of an error.
+Task<void> MmapResidency::carry_out(std::uint32_t number, UnitId issuer) {
+  PageRead& read = plan_->read(number);
+  for (const std::uint32_t earlier : read.after_evictions) co_await evict_for(earlier);
+  co_await evict_for(number);
   if (abandoned_ || read.forgotten) {
     land(read, {Code::io_error, "given up"});
     co_return;
   }
-  give_up(read.evict);
-  read.state = PageRead::State::gave_up;
-  if (!read.evict.empty()) moved_.notify();
   land(read, co_await read_pages(read, issuer));
 }
 

@@ -48,6 +48,7 @@ class MmapResidency final : public Residency {
   void forget_all();
   void log_steps(const Step& step, const std::string& where);
   void log(std::string_view kind, const std::vector<std::uint32_t>& pages, std::string_view where) const;
+  Task<void> evict_for(std::uint32_t number);
   Task<void> carry_out(std::uint32_t number, UnitId issuer);
   Task<Status> read_pages(const PageRead& read, UnitId issuer);
   void give_up(const std::vector<std::uint32_t>& pages);

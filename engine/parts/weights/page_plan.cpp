@@ -106,10 +106,10 @@ bool PagePlan::bring(std::uint32_t page, PageRead& read) {
     while (gone < reclaimed_ && give_up_oldest(read, number)) ++gone;
     if (gone == 0) return false;
     room_from_ = number;
-  } else if (room_from_ != number && !gave_up(room_from_)) {
-    read.after_room = room_from_;
+  } else if (room_from_ != number) {
+    depend_on_evictions(read, room_from_);
   }
-  depend(read, pages_[page].changed);
+  depend_on_evictions(read, pages_[page].changed);  // it is not there, so that one gave it up
   pages_[page].changed = number;
   resident_.push_newest(page);
   read.load.push_back(page);
@@ -139,6 +139,12 @@ bool PagePlan::give_up_oldest(PageRead& read, std::uint32_t number) {
 
 void PagePlan::depend(PageRead& read, std::uint32_t earlier) const {
   if (!landed(earlier) && (read.after_reads.empty() || read.after_reads.back() != earlier)) read.after_reads.push_back(earlier);
+}
+
+void PagePlan::depend_on_evictions(PageRead& read, std::uint32_t earlier) const {
+  if (!evicted(earlier) && std::ranges::find(read.after_evictions, earlier) == read.after_evictions.end()) {
+    read.after_evictions.push_back(earlier);
+  }
 }
 
 void PagePlan::wait_for(std::uint32_t number) {

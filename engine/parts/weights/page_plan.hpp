@@ -17,15 +17,18 @@ namespace vitro {
 
 // Pages that come together, and those that go for them.
 struct PageRead {
-  enum class State : std::uint8_t { planned, begun, gave_up, landed };
+  enum class State : std::uint8_t { planned, begun, landed };
 
   std::vector<std::uint32_t> evict, load;  // in the order decided
-  std::vector<std::uint32_t> after_reads;  // earlier ones that brought what this one gives up, or gave up what it brings
-  std::vector<std::uint32_t> after_items;  // earlier items of its phase that compute with what it gives up
-  std::uint32_t after_room = 0;            // the earlier read whose evictions make room for these pages; 0: there was room
+  std::vector<std::uint32_t> after_reads;  // before it gives up pages: earlier ones that brought these
+  std::vector<std::uint32_t> after_items;  // likewise: earlier items of its phase that compute with these
+  // Before it brings pages: earlier ones that have to have given up theirs, which makes room, or gave up the same pages. Who waits may
+  // give these up itself: a unit that comes late with its own read holds nobody up.
+  std::vector<std::uint32_t> after_evictions;
   std::uint32_t phase = 0;
   bool ahead = false;  // who issues it does not wait for it
   State state = State::planned;
+  bool evicted = false;    // what it gives up is gone
   bool forgotten = false;  // begun, and what it brings counts for nothing
   Status status;           // of a landed one
 };
@@ -56,8 +59,8 @@ class PagePlan {
 
   PageRead& read(std::uint32_t number) { return reads_.at(number - first_read_); }  // Requires: decided in this phase, or not landed before
   const PageRead& read(std::uint32_t number) const { return reads_.at(number - first_read_); }
-  bool landed(std::uint32_t number) const { return reached(number, PageRead::State::landed); }
-  bool gave_up(std::uint32_t number) const { return reached(number, PageRead::State::gave_up); }  // whether its evictions are done
+  bool landed(std::uint32_t number) const { return number < first_read_ || read(number).state == PageRead::State::landed; }
+  bool evicted(std::uint32_t number) const { return landed(number) || read(number).evicted; }
 
   std::uint32_t phase() const { return phase_; }  // as PageRead::phase
   std::uint32_t capacity() const { return capacity_; }
@@ -70,9 +73,6 @@ class PagePlan {
     std::uint32_t phase = 0, item = 0;  // that computed with it last
   };
 
-  bool reached(std::uint32_t number, PageRead::State state) const {
-    return number < first_read_ || reads_[number - first_read_].state >= state;
-  }
   bool own(std::uint32_t page) const { return pages_[page].phase == phase_ && pages_[page].item == item_; }
   bool read_around(std::uint32_t page);
   void read_ahead(std::uint32_t page);
@@ -81,6 +81,7 @@ class PagePlan {
   bool bring(std::uint32_t page, PageRead& read);
   bool give_up_oldest(PageRead& read, std::uint32_t number);
   void depend(PageRead& read, std::uint32_t earlier) const;
+  void depend_on_evictions(PageRead& read, std::uint32_t earlier) const;
   void wait_for(std::uint32_t number);
   std::uint32_t newest() const { return first_read_ + static_cast<std::uint32_t>(reads_.size()) - 1; }
 

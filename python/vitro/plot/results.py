@@ -150,11 +150,9 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
         order = numpy.argsort(numbers, kind="stable")
         label = ", ".join(f"{key} {'–' if pandas.isna(value) else value}" for key, value in zip(called, case))
         longest = max(longest, len(label))
-        values, style = part[metric].to_numpy()[order] * factor, {"color": color, "markersize": 4, "label": label}
-        if over is None:
-            ax.plot(numbers[order], values, "o-", **style)
-        else:
-            ax.errorbar(numbers[order], values, part[_HALF].to_numpy()[order] * factor, fmt="o-", capsize=3, **style)
+        values = part[metric].to_numpy()[order] * factor
+        half = None if over is None else part[_HALF].to_numpy()[order] * factor
+        ax.errorbar(numbers[order], values, half, fmt="o-", capsize=3, color=color, markersize=4, label=label)
     ax.set(xlabel=with_unit(axis, shown[axis]), ylabel=named, ylim=(0, None))
     if rest:
         figure.legend(loc="outside upper right", ncols=min(3, max(1, _LEGEND // (longest + 6))), handlelength=1)

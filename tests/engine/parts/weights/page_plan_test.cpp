@@ -165,17 +165,17 @@ TEST(PagePlan, random_touches_keep_what_items_compute_with) {
         for (const PageStep& step : steps) {
           if (!step.issues) continue;
           const PageRead& read = plan.read(step.read);
-          const auto depends = [&](std::uint32_t page) {
-            return plan.landed(changed[page]) || changed[page] == step.read || std::ranges::count(read.after_reads, changed[page]) > 0;
+          const auto depends = [&](std::uint32_t page, const std::vector<std::uint32_t>& earlier) {
+            return plan.landed(changed[page]) || changed[page] == step.read || std::ranges::count(earlier, changed[page]) > 0;
           };
           for (const std::uint32_t page : read.evict) {
             EXPECT_EQ(resident.erase(page), 1u);
-            EXPECT_TRUE(depends(page));
+            EXPECT_TRUE(depends(page, read.after_reads));
             changed[page] = step.read;
           }
           for (const std::uint32_t page : read.load) {
             EXPECT_TRUE(resident.insert(page).second);
-            EXPECT_TRUE(depends(page));
+            EXPECT_TRUE(depends(page, read.after_evictions));
             changed[page] = step.read;
           }
           EXPECT_LE(resident.size(), room);
@@ -197,7 +197,8 @@ TEST(PagePlan, random_touches_keep_what_items_compute_with) {
   }
 }
 
-// Of the reads that have what they wait for, any may be next: a late one that gives up pages keeps those that count on its room.
+// Evictions and reads that have what they wait for come in any order: what is there stays within the room, and nobody waits for a read of
+// another unit that only would make room.
 TEST(PagePlan, reads_in_any_order_that_they_allow_stay_within_the_room) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     Rng rng(seed);
@@ -213,23 +214,47 @@ TEST(PagePlan, reads_in_any_order_that_they_allow_stay_within_the_room) {
           if (step.issues) waiting.push_back(step.read);
         }
       }
+      const auto may_evict = [&](std::uint32_t number) {
+        return plan.evicted(number) || std::ranges::all_of(plan.read(number).after_reads, [&](std::uint32_t n) { return plan.landed(n); });
+      };
+      const auto evict = [&](std::uint32_t number) {
+        if (plan.evicted(number)) return;
+        PageRead& read = plan.read(number);
+        for (const std::uint32_t page : read.evict) ASSERT_EQ(there.erase(page), 1u) << "page " << page << " of seed " << seed;
+        read.evicted = true;
+      };
       while (!waiting.empty()) {
         std::vector<std::uint32_t> may_run;
         std::ranges::copy_if(waiting, std::back_inserter(may_run), [&](std::uint32_t number) {
-          const PageRead& read = plan.read(number);
-          return plan.gave_up(read.after_room) && std::ranges::all_of(read.after_reads, [&](std::uint32_t n) { return plan.landed(n); });
+          return may_evict(number) && std::ranges::all_of(plan.read(number).after_evictions, may_evict);
         });
         ASSERT_FALSE(may_run.empty()) << "reads wait for each other, seed " << seed;
         const std::uint32_t number = may_run[rng.below(may_run.size())];
         PageRead& read = plan.read(number);
-        for (const std::uint32_t page : read.evict) there.erase(page);
-        there.insert(read.load.begin(), read.load.end());
+        std::ranges::for_each(read.after_evictions, evict);
+        evict(number);
+        for (const std::uint32_t page : read.load) ASSERT_TRUE(there.insert(page).second) << "page " << page << " of seed " << seed;
         read.state = PageRead::State::landed;
         std::erase(waiting, number);
         ASSERT_LE(there.size(), room) << "seed " << seed;
       }
     }
   }
+}
+
+// Two units: the first is late with the read that gives up 32 pages, and the second takes some of their room.
+TEST(PagePlan, room_that_a_late_read_makes_is_there_without_it) {
+  PagePlan plan = plan_of(1024, 256, 1);
+  for (std::uint32_t page = 0; page < 256; ++page) land_all(plan, touch(plan, {page}));
+  plan.begin_phase();
+  const std::uint32_t late = touch(plan, {300}).at(0).read, next = touch(plan, {400}).at(0).read;
+  EXPECT_EQ(plan.read(late).evict, range(0, 32));
+  EXPECT_THAT(plan.read(next).evict, IsEmpty());
+  EXPECT_THAT(plan.read(next).after_evictions, ElementsAre(late));
+  EXPECT_THAT(plan.read(next).after_reads, IsEmpty());
+  plan.read(late).evicted = true;
+  EXPECT_TRUE(plan.evicted(late) && !plan.landed(late));
+  EXPECT_THAT(plan.read(touch(plan, {500}).at(0).read).after_evictions, IsEmpty());
 }
 
 }  // namespace
