@@ -123,7 +123,7 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
     shown = frame[frame[metric].notna()]
     if over is not None:
         keys = [key for key in keys if key != over]
-        shown, named = _over_draws(shown, keys, metric, over), f"{named} (mean, 95 % interval)"
+        shown, named = _over_draws(shown, keys, metric, over), f"{named}\n(mean, 95 % interval)"
     numeric = [key for key in keys if numbers_of(shown[key]) is not None and shown[key].nunique() > 2]
     if not numeric:
         present = [row.dropna() for _, row in shown[keys].iterrows()]

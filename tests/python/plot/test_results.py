@@ -25,7 +25,7 @@ def test_draws_become_their_mean_with_the_interval_that_compare_states():
                               for budget in (4, 6, 8) for policy in ("mmap", None) for seed in (1, 2, 3)])
     figure = plot.series(frame, ["memory.budget", "engine.policy", "workload.seed"], "decode_tokens_per_s", over="workload.seed")
     (ax,) = figure.axes
-    assert ax.get_ylabel() == "decode_tokens_per_s (mean, 95 % interval)"
+    assert ax.get_ylabel() == "decode_tokens_per_s\n(mean, 95 % interval)"
     drawn, alike = ax.containers
     assert list(drawn.lines[0].get_ydata()) == list(alike.lines[0].get_ydata()) == [4, 6, 8]
     (bars,) = drawn.lines[2]

@@ -230,6 +230,58 @@ TEST_F(MmapResidencyTest, the_smallest_working_set_is_known_before_the_first_ite
   }
 }
 
+// One unit computes for long, and its next read is the one that gives up pages. Another takes room that they leave: it does not wait for
+// that unit, as it once did.
+TEST_F(MmapResidencyTest, a_unit_that_is_late_holds_nobody_up) {
+  CheckBytes function;
+  Decisions trace;
+  VirtualMachineSpec spec;
+  for (const char* name : {"late", "soon"}) {
+    UnitCaps caps;
+    caps.id = UnitId(spec.units.size());
+    caps.name = name;
+    spec.units.push_back(caps);
+  }
+  spec.memory_limits = {16 * kPageSize, 0, 0, 0};
+  spec.price = [](const UnitCaps& unit, const KernelCall&) { return Picoseconds(unit.name == "late" ? 1'000'000 : 1'000); };
+  VirtualMachine host(spec, function, trace);
+  const WeightStore store = weights(host.machine().storage.open(path_.string()).value_or_throw());
+  MmapResidency residency(host.machine(), store, {kPageSize, std::nullopt, 0});
+  host.run(residency.load());
+  GraphCache graphs(host.machine());
+  PhaseRunner runner(host.machine(), residency, graphs);
+  const auto item = [&](std::size_t weight, Bytes first, Bytes count) {
+    const Weight& w = store.all()[weight];
+    WorkItem item;
+    item.uses.push_back({&w, first * kPageSize, count * kPageSize});
+    KernelCall call;
+    call.op = ops::Copy{};
+    call.in = {residency.view(w, 0)};
+    call.slice = {static_cast<std::uint32_t>(first * kPageSize), static_cast<std::uint32_t>(count * kPageSize)};
+    item.calls.push_back(std::move(call));
+    return item;
+  };
+  const auto phases = [](PhaseRunner* runner, Machine* machine, UnitQueues fill, UnitQueues then) -> Task<void> {
+    co_await runner->run(std::move(fill), machine->units);
+    co_await runner->run(std::move(then), machine->units);
+  };
+  UnitQueues fill(2), then(2);
+  fill[1].push_back(item(0, 0, 16));  // all the room there is
+  then[0].push_back(item(0, 15, 1));
+  then[0].push_back(item(1, 0, 1));  // gives up two pages, and brings one
+  then[1].push_back(item(0, 14, 1));
+  then[1].push_back(item(2, 0, 1));
+  host.run(phases(&runner, &host.machine(), std::move(fill), std::move(then)));
+  Picoseconds first_of_late{}, last_of_soon{};
+  for (const Decisions::Span& span : trace.spans) {
+    if (span.track == "soon") last_of_soon = std::max(last_of_soon, span.end);
+    if (span.track == "late" && first_of_late == Picoseconds{}) first_of_late = span.end;
+  }
+  EXPECT_EQ(function.wrong, 0u);
+  EXPECT_EQ(function.calls, 5u);
+  EXPECT_LT(last_of_soon, first_of_late);
+}
+
 TEST_F(MmapResidencyTest, a_read_error_ends_the_run_and_nobody_waits_for_ever) {
   const auto fail = [](const ReadRequest& request) {
     return request.page_fault == PageFault::waits && request.from.offset > 20 * kPageSize ? Status{Code::io_error, "the flash is on fire"}
