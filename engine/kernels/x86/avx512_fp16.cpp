@@ -39,8 +39,8 @@ __m256h load(const Half* p, std::size_t count) {
 
 // Lanes 8 apart, 4, 2, 1.
 float sum(__m256h lanes) {
-  const __m128h eight = _mm_add_ph(_mm256_castph256_ph128(lanes), _mm_castsi128_ph(_mm256_extracti128_si256(_mm256_castph_si256(lanes), 1)));
   const auto folded = [](__m128h x, __m128i other) { return _mm_add_ph(x, _mm_castsi128_ph(other)); };
+  const __m128h eight = folded(_mm256_castph256_ph128(lanes), _mm256_extracti128_si256(_mm256_castph_si256(lanes), 1));
   const __m128h four = folded(eight, _mm_srli_si128(_mm_castph_si128(eight), 8));
   const __m128h two = folded(four, _mm_srli_si128(_mm_castph_si128(four), 4));
   const __m128h one = folded(two, _mm_srli_si128(_mm_castph_si128(two), 2));
