@@ -271,6 +271,10 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     report.notes.push_back(fmt::format("{} moved {:.2f} GB/s to and from DRAM", name, rate * 1e-9));
   }
   for (std::string& note : soc_.unread_parameters(experiment_file_)) report.notes.push_back(std::move(note));
+  if (const Bytes budget = memory_.budget(Placement::dram).limit, left = soc_.summary().dram_available; budget > left) {
+    report.notes.push_back(fmt::format("memory.budget: {} is more than the {} that {} leaves to one application (dram.available)",
+                                       format_bytes(budget), format_bytes(left), soc_.name()));
+  }
   report.notes.push_back(fmt::format("{}: {}; {} events", soc_.name(), soc_.models(), executor_.events()));
   return report;
 }

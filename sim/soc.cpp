@@ -44,6 +44,11 @@ void refuse_unknown(const hw::ParamTable& table) {
   }
 }
 
+// A value that the file has, without counting it as used.
+Bytes stated_bytes(const hw::Params& params, std::string_view name) {
+  return static_cast<Bytes>(std::ranges::find(params.all(), name, &hw::Param::name)->value);
+}
+
 // Parameters of a block, unknown keys refused. The caller consumed the keys that are not parameters.
 template <class M>
 std::unique_ptr<hw::Params> read_params(Reader& reader, const hw::Entry<M>& entry) {
@@ -109,6 +114,10 @@ void Soc::build_dram(Reader& root) {
   const hw::Entry<hw::DramModel> entry = chosen(registry_.dram(reader, "lpddr"), reader);
   models_.push_back(fmt::format("dram {}", entry.name));
   params_.push_back(read_params(reader, entry));
+  const hw::Params& params = *params_.back();
+  if (const Bytes capacity = stated_bytes(params, "dram.capacity"); stated_bytes(params, "dram.available") > capacity) {
+    params.fail("available", fmt::format("is above the capacity (expected at most {} bytes)", capacity));
+  }
   dram_ = entry.make({context_, "dram", nullptr, hw::kMemoryController}, *params_.back());
 }
 
@@ -260,11 +269,8 @@ DeviceSummary Soc::summary() const {
     }
     ++summary.processors.back().second;
   }
-  const hw::Params& dram = *params_.front();
-  for (const hw::Param& param : dram.all()) {
-    if (param.name == "dram.capacity") summary.dram_capacity = static_cast<Bytes>(param.value);
-    if (param.name == "dram.available") summary.dram_available = static_cast<Bytes>(param.value);
-  }
+  summary.dram_capacity = stated_bytes(*params_.front(), "dram.capacity");
+  summary.dram_available = stated_bytes(*params_.front(), "dram.available");
   std::map<std::string, int> kinds;
   visit_parameters([&kinds](const hw::Params& params) {
     for (const hw::Param& param : params.all()) {

@@ -18,6 +18,8 @@ std::string_view to_string(Method method) {
       return "scaled_tables";
     case Method::convert:
       return "convert";
+    case Method::convert_in_halves:
+      return "convert_in_halves";
     case Method::copy:
       return "copy";
     case Method::scatter:

@@ -24,7 +24,7 @@ enum class VariantId : std::uint16_t { none = 0 };
 // How an accelerator carries a product out, where its price table knows several ways for one format: the table's name of it.
 // The result is the variant's, whatever way is taken. docs/design/npu.md and docs/design/gpu.md say what each of them does.
 enum class Method : std::uint8_t {
-  automatic, lut, fused, two_level, scaled_tables, convert, copy, scatter, uncoalesced, native, image, buffer, file
+  automatic, lut, fused, two_level, scaled_tables, convert, convert_in_halves, copy, scatter, uncoalesced, native, image, buffer, file
 };
 std::string_view to_string(Method method);
 

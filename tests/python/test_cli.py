@@ -167,6 +167,7 @@ def test_a_command_alone_prints_its_help_and_nothing_beside(fake, command):
 
 def test_a_list_names_files_as_an_experiment_would(native):
     table = native("list", "devices").out
+    assert any(line.split()[:3] == ["oneplus13t", "12", "GB"] for line in table.splitlines())
     name = next(word for line in table.splitlines() for word in line.split() if word.endswith("/oneplus13t"))
     model = "model=vitro:models/embedded/stories-reglu-3m.f16.gguf"
     answer = native("run", native.write(), "--set", f"device={name}", "--set", model, "--json")

@@ -8,6 +8,7 @@
 namespace vitro::sim {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -158,6 +159,16 @@ TEST(SimMachine, the_devices_own_limits_hold_when_none_are_given) {
   Simulation simulation(options);
   EXPECT_EQ(simulation.machine().memory.budget(Placement::dram).limit, 1'000'000'000u);
   EXPECT_EQ(simulation.machine().memory.budget(Placement::npu_mapped).limit, MiB);
+}
+
+TEST(SimMachine, a_budget_above_what_the_phone_leaves_is_told) {
+  const auto notes = [](Bytes budget) {
+    SimOptions options = round_options();
+    options.memory_limits = {budget, 0, 0, 0};
+    return Simulation(options).host().report(Picoseconds(0), Picoseconds(0)).notes;
+  };
+  EXPECT_THAT(notes(1'000'000'000), testing::Not(Contains(HasSubstr("memory.budget"))));
+  EXPECT_THAT(notes(1'000'000'001), Contains(HasSubstr("leaves to one application (dram.available)")));
 }
 
 TEST(SimMachine, units_are_named_fastest_first_and_can_be_chosen) {

@@ -82,6 +82,7 @@ TEST(Soc, what_a_model_refuses_is_named_with_its_line) {
               HasSubstr("part.yaml:5: npu.kernels.hmx.dma.int8.q4_0.bits: is not known"));
   EXPECT_THAT(message("npu.kernels", "hxm:\n  dma: {float: {f16: {bits: 16}}}\n"), HasSubstr("part.yaml:2: npu.kernels.hxm.dma"));
   EXPECT_THAT(message("ufs.max_transfer", "1 KiB"), HasSubstr("part.yaml:1: ufs.max_transfer: must be"));
+  EXPECT_THAT(message("dram.available", "2 GB"), HasSubstr("part.yaml:1: dram.available: is above the capacity"));
 }
 
 TEST(Soc, clusters_come_fastest_first) {

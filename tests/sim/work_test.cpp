@@ -83,6 +83,28 @@ TEST(Work, products_of_float16_with_float16_may_have_their_own_price) {
   EXPECT_TRUE(priced.unpriced().empty() && as_f16.unpriced().empty());
 }
 
+// Sums in float16 have a loop of their own. A table without it takes that of float32 sums, and the result says so.
+TEST(Work, sums_in_float16_have_their_own_price) {
+  Simulation simulation(round_options());
+  const CountFunction counts = [](const KernelCall& call) { return count(call); };
+  KernelCall call;
+  call.op = ops::Matmul{};
+  call.variant = variant::kHalfSums;
+  call.in = {view_of(simulation.machine(), {64, 32, 0}, Format::f16, Region::fixed),
+             view_of(simulation.machine(), {4, 32, 0}, Format::f16, Region::activation)};
+  call.out = {view_of(simulation.machine(), {4, 64, 0}, Format::f16, Region::activation)};
+  FixedModel known, unknown;
+  known.priced = "half_sums.f16";
+  unknown.priced = "float.f16.halves";
+  WorkBuilder priced(known, "big", counts), as_float(unknown, "big", counts);
+  priced.build(call);
+  EXPECT_EQ(known.asked.back(), "half_sums.f16");
+  EXPECT_TRUE(priced.unpriced().empty());
+  as_float.build(call);
+  EXPECT_EQ(unknown.asked.back(), "float.f16.halves");
+  EXPECT_EQ(as_float.unpriced(), std::set<std::string>{"half_sums.f16 on big (as float32 sums)"});
+}
+
 // A table that unpacks the format prices it; one that does not prices the attention of f16, with the format's own bytes, and says so.
 TEST(Work, attention_has_the_price_of_its_keys_and_values) {
   Simulation simulation(round_options());

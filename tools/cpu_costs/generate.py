@@ -14,6 +14,7 @@ import re
 import sys
 from pathlib import Path
 
+import halves
 import outliers
 from cores import CORES
 from loops import block_path, function_lines, hot_path, multiplies, once_through
@@ -40,9 +41,6 @@ LOOPS = {  # kernel: (function for M activation rows, multiplies, multiply-adds 
     "int8.q4_0": ("tiles::pass<{target}, tiles::Q4, {rows}>", INT_MACS, 16 * 32),
     "int8.q8_0": ("tiles::pass<{target}, tiles::Q8, {rows}>", INT_MACS, 16 * 32),
 }
-# Where weights or keys and activations are float16: dot products of neon_fp16.cpp, which a core with FEAT_FHM adds to its fastest set.
-HALVES_SET, HALVES, HALVES_FLAGS = "neon-i8mm", "block<2, {rows}>", ["-march=armv8.2-a+fp16+fp16fml", "-mtune=cortex-a76"]
-HALF_MACS, HALF_STEP = {"fmlal": 4, "fmlal2": 4}, 16 * 2
 ATTENDED = ["float.f32", "float.f16"]  # attention: half dot products, half `values`; its batch are query heads that share both
 # Where dot products have an instruction, passes of quarters of a group's rows take the place of tiles::pass. `weights` as in TILE_WEIGHTS.
 PASS, TILE_WEIGHTS = "register_pass<{step}, {weights}, {quarters}, {rows}>", {"int8.q4_0": "CodeWeights<4, false, 32>",
@@ -107,8 +105,7 @@ def compiled(kernel_set):
 
 @functools.cache
 def compiled_halves():
-    return functions_of(["engine/kernels/neon/neon_fp16.cpp"], HALVES_FLAGS,
-                        {f"halves_{rows}": HALVES.format(rows=rows) for rows in (1, 2)})
+    return functions_of([halves.SOURCE], halves.FLAGS, halves.POINTERS)
 
 
 def passes(kernel_set, kernel):
@@ -172,16 +169,14 @@ def measure(kernel_set, model):
         rates[rows][kernel] = work / taken
         notes.append(f"{kernel_set} {kernel}, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
                      f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
-    if kernel_set == HALVES_SET:
-        measure_halves(kernel_set, model, rates, notes)
+    conversions = dict.fromkeys(("float.f16", "float.f16.accumulate", "float.f16.attention", "float.q4_0.accumulate"), 0)  # loops' own work
+    if kernel_set == halves.SET:
+        halves.add_prices(compiled_halves(), model, rates, conversions, notes)
     for kernel in ATTENDED:
         for of_pass in (rates[1], rates[2]):
             of_pass[f"{kernel}.attention"] = 2 / (1 / of_pass[kernel] + 1 / of_pass.pop(f"{kernel}.values"))
     for rows in (1, 2):
         rates[rows] |= {f"float.{name}.attention": rates[rows]["float.f32.attention"] for name in KV_FORMATS}
-    within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate"]  # those loops' own work
-    within += ["f16.halves", "f16.halves_attention"] if kernel_set == HALVES_SET else []
-    conversions = {f"float.{name}": 0 for name in within}
     for name, (_, elements) in DEQUANTISERS.items():
         lines = functions[f"dequantise_{name}"]
         conversions[f"float.{name}"] = conversion(f"{kernel_set} dequantise {name}", lines, elements, model, notes)
@@ -197,18 +192,6 @@ def measure(kernel_set, model):
             rates[rows] |= more[rows]
     outliers.add_prices(kernel_set, functions, model, rates, conversions, notes)
     return rates, conversions, notes
-
-
-def measure_halves(kernel_set, model, rates, notes):
-    """Adds products of float16 with float16, and attention of float16 queries: dots like these, `values` like those of float.f16."""
-    for rows in (1, 2):
-        path, work = tile_path(compiled_halves()[f"halves_{rows}"], HALF_MACS, HALF_STEP * rows, rows)
-        taken = cycles(path, model)
-        of_pass = rates[rows]
-        of_pass["float.f16.halves"] = work / taken
-        of_pass["float.f16.halves_attention"] = 2 / (taken / work + 1 / of_pass["float.f16.values"])
-        notes.append(f"{kernel_set} float.f16.halves, {'one row' if rows == 1 else f'{rows} rows'}: {len(path)} instructions, "
-                     f"{4 * len(path)} bytes of code, {work} multiply-adds, {taken:.4g} cycles")
 
 
 def measure_unpacking(kernel_set, name, lines, model, notes):

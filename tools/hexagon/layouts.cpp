@@ -20,6 +20,11 @@ void qf_convert_planes_w4(const HVX_Vector* planes, const HVX_Vector* scales, co
   convert_planes_w4<Hvx>(planes, scales, zeros, trips, out);
 }
 
+void qf_convert_planes_w4_in_halves(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* zeros, uint32_t trips,
+                                    HVX_Vector* out) {
+  convert_planes_w4_in_halves<Hvx>(planes, scales, zeros, trips, out);
+}
+
 }  // extern "C"
 
 }  // namespace vitro::hexagon

@@ -341,7 +341,7 @@ def ieee_document(executed, root):
 
 
 # What the papers' layouts and conversions are compared with: weights of a trip.
-COMPARED = {"qf_uncoalesced_q4": 128, "qf_scatter_q4": 32, "qf_convert_planes_w4": 1024}
+COMPARED = {"qf_uncoalesced_q4": 128, "qf_scatter_q4": 32, "qf_convert_planes_w4": 1024, "qf_convert_planes_w4_in_halves": 1024}
 
 
 def layouts_document(root):
@@ -349,7 +349,8 @@ def layouts_document(root):
     static = per_trip(trips, COMPARED)
     price = {"uncoalesced": ("q4_0", {"packets_per_weight": static["qf_uncoalesced_q4"]}),
              "scatter": ("q4_0", {"packets_per_weight": static["qf_scatter_q4"], "gathers_per_weight": 1 / COMPARED["qf_scatter_q4"]}),
-             "convert": ("w4g64z", {"packets_per_weight": static["qf_convert_planes_w4"]})}
+             "convert": ("w4g64z", {"packets_per_weight": static["qf_convert_planes_w4"]}),
+             "convert_in_halves": ("w4g64z", {"packets_per_weight": static["qf_convert_planes_w4_in_halves"]})}
     return "\n".join([
         "# Written by tools/hexagon/packet_costs.py from tools/hexagon/layouts.cpp: do not edit, run it again (docs/design/hexagon.md).",
         "# What hexagon-v75.yaml does not have: layouts and conversions that TTS-NPU and T-MAN compare theirs with.",

@@ -70,14 +70,20 @@ template <class I>
 // Of convert_planes_w4(): where the weight of bit `bit` of byte `byte` of the planes stands in the 1024 of a trip.
 constexpr uint32_t converted_place(uint32_t byte, uint32_t bit) { return bit * 128 + byte / 64 * 64 + byte % 32 * 2 + byte % 64 / 32; }
 
+// The codes of bit kBit of each byte of the planes, as halves.
+template <class I, int kBit>
+[[gnu::always_inline]] inline auto codes_of(const typename I::Vector* planes) {
+  const auto one = I::splat(0x01010101);
+  const auto bit = [&](int plane) { return I::mask(I::shift_bytes(planes[plane], kBit), one); };
+  const auto low = I::either(bit(0), I::template shift_half<1>(bit(1)));
+  return I::unpack_bytes(I::either(low, I::either(I::template shift_half<2>(bit(2)), I::template shift_half<3>(bit(3)))));
+}
+
 template <class I, int kBit>
 [[gnu::always_inline]] inline void convert_bit(const typename I::Vector* planes, const typename I::Vector& zero,
                                                const typename I::Q32& scale, typename I::Vector* __restrict out) {
-  const auto one = I::splat(0x01010101), magic = I::splat(0x4b000000);  // 2^23: codes are its last bits
-  const auto bit = [&](int plane) { return I::mask(I::shift_bytes(planes[plane], kBit), one); };
-  const auto low = I::either(bit(0), I::template shift_half<1>(bit(1)));
-  const auto codes = I::either(low, I::either(I::template shift_half<2>(bit(2)), I::template shift_half<3>(bit(3))));
-  const auto halves = I::unpack_bytes(codes);
+  const auto magic = I::splat(0x4b000000);  // 2^23: codes are its last bits
+  const auto halves = codes_of<I, kBit>(planes);
   const auto value = [&](const typename I::Vector& words) { return I::multiply(I::subtract(I::either(words, magic), zero), scale); };
   const auto first = I::unpack_halves(halves.lo), second = I::unpack_halves(halves.hi);
   out[2 * kBit] = I::narrow({value(first.lo), value(first.hi)});
@@ -97,6 +103,30 @@ template <class I>
     convert_bit<I, 0>(p, zero, scale, out), convert_bit<I, 1>(p, zero, scale, out), convert_bit<I, 2>(p, zero, scale, out);
     convert_bit<I, 3>(p, zero, scale, out), convert_bit<I, 4>(p, zero, scale, out), convert_bit<I, 5>(p, zero, scale, out);
     convert_bit<I, 6>(p, zero, scale, out), convert_bit<I, 7>(p, zero, scale, out);
+  }
+}
+
+template <class I, int kBit>
+[[gnu::always_inline]] inline void convert_bit_in_halves(const typename I::Vector* planes, const typename I::Vector& zero,
+                                                         const typename I::Vector& scale, typename I::Vector* __restrict out) {
+  const auto magic = I::splat(0x64006400);  // 1024 twice: codes are its last bits
+  const auto halves = codes_of<I, kBit>(planes);
+  out[2 * kBit] = I::to_half(I::multiply(I::subtract_half(I::either(halves.lo, magic), zero), scale));
+  out[2 * kBit + 1] = I::to_half(I::multiply(I::subtract_half(I::either(halves.hi, magic), zero), scale));
+}
+
+// The same conversion without words: codes become fp16 by a bit pattern, as kernels for GPUs do it (FasterTransformer, Marlin). scales,
+// zeros: fp16 [trips][64], zeros as 1024 and the zero point. The weight of bit `bit` of byte `byte` stands at bit * 128 + byte.
+template <class I>
+[[gnu::always_inline]] inline void convert_planes_w4_in_halves(const typename I::Vector* planes, const typename I::Vector* scales,
+                                                               const typename I::Vector* zeros, uint32_t trips,
+                                                               typename I::Vector* __restrict out) {
+  for (uint32_t trip = 0; trip < trips; ++trip, planes += 4, ++scales, ++zeros, out += 16) {
+    const typename I::Vector p[4] = {planes[0], planes[1], planes[2], planes[3]}, zero = *zeros, scale = *scales;
+    convert_bit_in_halves<I, 0>(p, zero, scale, out), convert_bit_in_halves<I, 1>(p, zero, scale, out);
+    convert_bit_in_halves<I, 2>(p, zero, scale, out), convert_bit_in_halves<I, 3>(p, zero, scale, out);
+    convert_bit_in_halves<I, 4>(p, zero, scale, out), convert_bit_in_halves<I, 5>(p, zero, scale, out);
+    convert_bit_in_halves<I, 6>(p, zero, scale, out), convert_bit_in_halves<I, 7>(p, zero, scale, out);
   }
 }
 

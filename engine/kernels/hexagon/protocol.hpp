@@ -12,7 +12,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 17;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 18;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -65,6 +65,7 @@ enum class Kind : uint32_t {
   matmul_hmx_q8,       // as matmul_hmx_f16: strips of q8_0
   matmul_hmx_q8_rows,  // the same, rows in places as a file has them
   matmul_hmx_rows,     // as matmul_hmx, the same
+  convert_planes_in_halves,  // as convert_planes, scales and zeros fp16 [rows / 1024][64]
 };
 
 // What a code q of bit-serial weights stands for: q - zero with one zero point for the matrix, or for each row and block; or, with one

@@ -8,9 +8,10 @@ namespace vitro {
 namespace {
 
 Method read_method(Reader& reader, std::string_view key) {
-  constexpr Method kMethods[] = {Method::automatic, Method::lut,    Method::fused,   Method::two_level,   Method::scaled_tables,
-                                 Method::convert,   Method::copy,   Method::scatter, Method::uncoalesced, Method::native,
-                                 Method::image,     Method::buffer, Method::file};
+  constexpr Method kMethods[] = {Method::automatic,     Method::lut,     Method::fused,           Method::two_level,
+                                 Method::scaled_tables, Method::convert, Method::convert_in_halves, Method::copy,
+                                 Method::scatter,       Method::uncoalesced, Method::native,      Method::image,
+                                 Method::buffer,        Method::file};
   std::vector<std::string> names;
   for (const Method method : kMethods) names.emplace_back(to_string(method));
   const std::string name = reader.choice(key, names, "automatic");

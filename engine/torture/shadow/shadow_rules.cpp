@@ -56,9 +56,8 @@ void WatchedRule::erase(std::uint32_t block) {
   check_known("given up", block);
   known_.erase(block);
   pinned_.erase(block);
-  const bool goes = leaving_.erase(block) > 0 || chosen_ == block;
-  if (shadow_.by_neuron() && !goes) gone_ = block;
-  if (!any_may_go_) settle_gone();
+  if (shadow_.by_neuron() && leaving_.erase(block) == 0) gone_ = block;
+  if (!any_may_go_ && chosen_ != block) settle_gone();
   chosen_.reset();
   any_may_go_ = false;
   EvictionWrapper::erase(block);

@@ -3,6 +3,7 @@
 
     cmake -S CHECKOUT -B BUILD -DCMAKE_BUILD_TYPE=Release && cmake --build BUILD --target llama-bench    # outside this tree
     python experiments/validation/peers/llama_cpp.py speed BUILD/bin/llama-bench --version b1234        # all weights in DRAM
+    python experiments/validation/peers/llama_cpp.py large BUILD/bin/llama-bench --version b1234        # the same of a larger model
     python experiments/validation/peers/llama_cpp.py flash BUILD/bin/llama-bench --version b1234        # two thirds of it; needs root
     python experiments/validation/peers/llama_cpp.py reads BUILD/bin/llama-bench --version b1234        # what it reads then; needs root
 
@@ -67,14 +68,14 @@ def theirs(bench, model, threads, *options, procs=None):
     return json.loads(run.stdout)[0]["avg_ts"]
 
 
-def speed(bench, folder, rounds):
+def speed(bench, folder, rounds, shape=BENCHMARK, formats=FORMATS):
     """-> {(format, threads, phase): {side: [tokens/s]}}"""
-    make_dense(BENCHMARK, folder / "made.gguf")
+    make_dense(shape, folder / "made.gguf")
     found = {}
-    for format_ in FORMATS:
+    for format_ in formats:
         vitro("quantize", folder / "made.gguf", folder / f"{format_}.gguf", "--scheme", format_)
     for turn in range(rounds):
-        for format_ in FORMATS:
+        for format_ in formats:
             model = folder / f"{format_}.gguf"
             for threads in (1, 2):
                 for side in ("vitro", "llama.cpp")[::1 if turn % 2 else -1]:
@@ -88,6 +89,10 @@ def speed(bench, folder, rounds):
                     for phase, rate in zip(("decoding", "prompt"), rates):
                         found.setdefault((format_, threads, phase), {}).setdefault(side, []).append(round(rate, 2))
     return found
+
+
+def large(bench, folder, rounds):
+    return speed(bench, folder, rounds, LARGE, ("q4_0", "q4_k"))
 
 
 POLICIES = {  # name -> (engine, tokens)
@@ -188,15 +193,17 @@ def reads_rows(found):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("speed", "flash", "reads"))
+    parser.add_argument("part", choices=("speed", "large", "flash", "reads"))
     parser.add_argument("bench", type=Path, help="llama-bench")
     parser.add_argument("--version", required=True, help="of llama.cpp, for the record: a commit or a release")
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         os.environ["VITRO_CACHE"] = name
-        found = {"speed": speed, "flash": flash, "reads": reads}[options.part](options.bench.resolve(), Path(name), options.rounds)
-    heads = {"speed": ("| file, threads, phase | vitro | llama.cpp | vitro over llama.cpp |", speed_rows),
+        measure = {"speed": speed, "large": large, "flash": flash, "reads": reads}[options.part]
+        found = measure(options.bench.resolve(), Path(name), options.rounds)
+    of_speed = "| file, threads, phase | vitro | llama.cpp | vitro over llama.cpp |", speed_rows
+    heads = {"speed": of_speed, "large": of_speed,
              "flash": ("| | tokens/s | lowest-highest | neuron_cluster over it |", flash_rows),
              "reads": ("| | median | lowest-highest |", reads_rows)}
     head, rows = heads[options.part]

@@ -24,6 +24,13 @@ def rows(kind):
     return native.call("list", kind, folder)
 
 
+def hardware_table(devices):
+    """-> (columns, cells): each device's memory, and how many it has of each processor."""
+    cells = [(row["name"], f"{row['dram_capacity_bytes'] / 1e9:g} GB",
+              ", ".join(f"{count} {name}" for name, count in row["processors"].items())) for row in devices if "processors" in row]
+    return ["name", ">memory", "processors"], cells
+
+
 def provenance_table(devices):
     """-> (columns, cells): how many numbers of each device are of which kind. A default counts as assumed in results."""
     kinds = [kind for kind in PROVENANCES if any(kind in row.get("parameters", {}) for row in devices)]

@@ -73,6 +73,8 @@ def list_(kind: Annotated[str, typer.Argument(metavar="devices|models|policies|w
     terminal.named_list(kind, rows, as_json)
     if kind == "devices" and not as_json:
         print()
+        terminal.table("what they have", *catalog.hardware_table(rows))
+        print()
         terminal.table("where their numbers come from", *catalog.provenance_table(rows))
 
 

@@ -26,16 +26,19 @@ PRODUCTS = {
     "fp16": ({"products.numerics": "fp16"}, "f16"),
     "fp16 tile groups": ({"products.numerics": "fp16"}, "q4_0_tile"),
     "a16": ({"products.numerics": "a16"}, "q4_0"),
+    "half sums": ({"products.numerics": "half_sums"}, "f16"),
     "int8 dot": ({"products.numerics": "int8", "products.codes": "dot"}, "q4_0"),
     "int8 outliers": ({"products.numerics": "int8"}, "w4_outliers"),
     "int8 lut": ({"products.numerics": "int8", "products.codes": "lut"}, _CODES),
     "int8 tables": ({"products.numerics": "int8_tables"}, _CODES),
     "int16 tables": ({"products.numerics": "int16_tables"}, _CODES),
 } | {f"method {name}": ({"products.numerics": "int8", "products.decode": name, "products.prefill": name}, _CODES)
-     for name in ("lut", "fused", "two_level", "scaled_tables", "convert", "copy", "scatter", "uncoalesced", "native", "image", "buffer")}
+     for name in ("lut", "fused", "two_level", "scaled_tables", "convert", "convert_in_halves", "copy", "scatter", "uncoalesced", "native",
+                  "image", "buffer")}
 GPU_PRODUCTS = ("method image", "method buffer")  # of GPUs alone, which are among no common parts
 # The matrix leaves these to the pairs and the draws.
-PAIRED_PRODUCTS = (*GPU_PRODUCTS, "int8 outliers", "int16 tables", "method two_level", "method scaled_tables")
+PAIRED_PRODUCTS = (*GPU_PRODUCTS, "half sums", "int8 outliers", "int16 tables", "method two_level", "method scaled_tables",
+                   "method convert_in_halves")
 # Methods of an NPU alone, which cores pass over: in the matrix where one computes. The pairs hold each of them with everything else.
 NPU_PRODUCTS = tuple(f"method {name}" for name in ("fused", "convert", "copy", "scatter", "uncoalesced", "native"))
 

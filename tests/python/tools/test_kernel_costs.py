@@ -10,10 +10,11 @@ from conftest import ROOT
 FOLDER = ROOT / "configs" / "kernels"
 sys.path.insert(0, str(ROOT / "tools" / "cpu_costs"))
 import generate  # noqa: E402
+import halves  # noqa: E402
 import loops  # noqa: E402
 
 RATES = ("macs_per_cycle", *generate.BATCHES.values())
-HALVES = ("f16.halves", "f16.halves_attention")  # of the set whose cores multiply float16 into float32
+HALVES = ("f16.halves", "f16.halves_attention")  # of the set whose cores multiply float16 into float32, beside half_sums.f16
 
 
 def tools():
@@ -59,7 +60,8 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
     assert lines_of(again, "neon-i8mm") == lines_of(committed, "neon-i8mm")
     assert len(lines_of(again, "neon-i8mm")) == (
         len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS)
-        + len(generate.SUMS) + len(generate.DEQUANTISERS) + len(generate.UNPACKING) + len(HALVES) + 2 + 3 + 2  # the last of outliers
+        + len(generate.SUMS) + len(generate.DEQUANTISERS) + len(generate.UNPACKING) + 2 * len(halves.LOOPS) + 2 + 3
+        + 2  # of outliers
         + sum(len(generate.code_loops(bits)) for bits in generate.ENDINGS))
 
 
@@ -69,8 +71,9 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
     assert set(tree) == {*RATES, "cycles_per_conversion"}
     for kernel_set in generate.SETS:
         conversions = tree["cycles_per_conversion"][kernel_set]
-        within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate", *(HALVES if kernel_set == generate.HALVES_SET else [])]
+        within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate", *(HALVES if kernel_set == halves.SET else [])]
         assert {conversions["float"].pop(name) for name in within} == {0}
+        assert conversions.pop("half_sums", None) == ({"f16": 0} if kernel_set == halves.SET else None)
         assert set(conversions["float"]) == {*generate.DEQUANTISERS, "w4_outliers", *(f"{name}.attention" for name in generate.KV_FORMATS)}
         assert all(cycles > 0.1 for variant in conversions.values() for cycles in variant.values())
     for name in RATES:
@@ -85,8 +88,9 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
             assert set(rates["int8"]) == {"q4_0", "q8_0", *k_quants, *codes, *(sums & {"q4_0.accumulate"})}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes and not large else set())
             attended = {f"{name}.attention" for name in ("f32", "f16", *generate.KV_FORMATS)}
-            floats = {"f32", "f16", *attended, *sums, *generate.DEQUANTISED, *(HALVES if kernel_set == generate.HALVES_SET else [])}
+            floats = {"f32", "f16", *attended, *sums, *generate.DEQUANTISED, *(HALVES if kernel_set == halves.SET else [])}
             assert set(rates.get("float", {})) == (set() if large else floats)
+            assert set(rates.get("half_sums", {})) == ({"f16"} if kernel_set == halves.SET and not large else set())
             assert all(0 < rate < 256 for variant in rates.values() for rate in variant.values())
 
 
@@ -98,6 +102,7 @@ def test_dot_products_of_bytes_pay_and_matrix_products_pay_for_batches():
     for name in [*code_names(), "w4_outliers"]:  # of one set alone
         assert one["neon-i8mm"]["int8"].pop(name) > 0
     one["neon-i8mm"].pop("int8_tables")
+    assert one["neon-i8mm"].pop("half_sums")["f16"] > 2 * one["neon-i8mm"]["float"]["f16.halves"]
     halves = [one["neon-i8mm"]["float"].pop(name) for name in HALVES]
     assert halves[0] > 2 * one["neon-i8mm"]["float"]["f16"], "nothing is converted"
     assert one["neon-i8mm"] == one["neon-dotprod"]  # a single row has nothing to pair

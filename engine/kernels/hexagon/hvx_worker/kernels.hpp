@@ -62,6 +62,8 @@ extern "C" void hvx_copy(const unsigned char* from, uint32_t vectors, unsigned c
 extern "C" void float_uncoalesced_q4(const unsigned char* blocks, const uint16_t* table, uint32_t groups, uint16_t* w);
 extern "C" void float_scatter_q4(const unsigned char* rows, const uint16_t* table, uint32_t count, uint32_t columns, uint16_t* w);
 extern "C" void float_convert_planes_w4(const unsigned char* planes, const float* scales, const float* zeros, uint32_t trips, uint16_t* w);
+extern "C" void float_convert_planes_w4_in_halves(const unsigned char* planes, const uint16_t* scales, const uint16_t* zeros,
+                                                  uint32_t trips, uint16_t* w);
 // Nibbles to fp16 values, in the order in which they stand; the values times scales: with one scale per element, or with one vector of
 // them for `every` vectors. The product is a qfloat stage on a phone, IEEE halves here.
 extern "C" void hvx_values(const unsigned char* nibbles, const uint16_t* table, uint32_t vectors, uint16_t* q);

@@ -43,6 +43,11 @@ void float_convert_planes_w4(const unsigned char* planes, const float* scales, c
   convert_planes_w4<HvxHalves>(vectors_at(planes), vectors_at(scales), vectors_at(zeros), trips, vectors_at(w));
 }
 
+void float_convert_planes_w4_in_halves(const unsigned char* planes, const uint16_t* scales, const uint16_t* zeros, uint32_t trips,
+                                       uint16_t* w) {
+  convert_planes_w4_in_halves<HvxHalves>(vectors_at(planes), vectors_at(scales), vectors_at(zeros), trips, vectors_at(w));
+}
+
 }  // extern "C"
 
 }  // namespace vitro::hexagon

@@ -66,6 +66,7 @@ bool sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
       out = rows * 2;
       return rows % (32 * kBlocksTogether) == 0;
     case Kind::convert_planes:
+    case Kind::convert_planes_in_halves:
       in[0] = rows / 2;
       in[1] = in[2] = rows / 1024 * kVectorBytes;
       out = rows * 2;
@@ -149,6 +150,9 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
       break;
     case Kind::convert_planes:
       float_convert_planes_w4(a, reinterpret_cast<const float*>(b), reinterpret_cast<const float*>(c), op.rows / 1024, out_halves);
+      break;
+    case Kind::convert_planes_in_halves:
+      float_convert_planes_w4_in_halves(a, halves(b), halves(c), op.rows / 1024, out_halves);
       break;
     case Kind::copy:
       hvx_copy(a, vectors, out);

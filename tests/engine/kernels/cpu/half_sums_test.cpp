@@ -64,7 +64,7 @@ TEST(HalfSums, every_set_rounds_each_step_once) {
   for (const std::size_t columns : {1u, 7u, 16u, 33u, 100u, 1024u}) {
     for (const int exponents : {0, 4, 11}) {  // with the largest, lanes differ by more than float16 holds, and some are subnormal
       for (int round = 0; round < all_or_few(8, 2); ++round) {
-        constexpr std::size_t kRows = 5, kBatch = 3;
+        constexpr std::size_t kRows = 5, kBatch = 5;  // passes of four, of two and of one
         const std::vector<Half> w = random_halves(rng, kRows * columns, exponents), x = random_halves(rng, kBatch * columns, exponents / 2);
         for (const KernelSet* set : kernel_sets()) {
           std::vector<float> y(kRows * kBatch);

@@ -166,6 +166,31 @@ TEST(HexagonTables, planes_are_converted_by_arithmetic) {
   }
 }
 
+// Another public form of it: codes become fp16 by a bit pattern, and nothing is widened to words.
+TEST(HexagonTables, planes_are_converted_by_arithmetic_in_halves) {
+  VITRO_NEEDS_HEXAGON();
+  HexagonWorker worker;
+  Rng rng(8);
+  constexpr std::uint32_t kTrips = 3, kOfTrip = 1024, kLanes = 64;
+  std::vector<std::uint8_t> planes(kTrips * kOfTrip / 2);
+  for (auto& b : planes) b = static_cast<std::uint8_t>(rng.below(256));
+  Halves scales(kTrips * kLanes), zeros(kTrips * kLanes);
+  for (std::uint32_t t = 0; t < kTrips; ++t) {
+    std::fill_n(scales.begin() + t * kLanes, kLanes, float_to_half(static_cast<float>(rng.below(1000) + 1) * 0x1p-13f));
+    std::fill_n(zeros.begin() + t * kLanes, kLanes, float_to_half(1024.0f + static_cast<float>(rng.below(16))));
+  }
+  const auto out = worker.in(0, planes).in(1, scales).in(2, zeros).run<std::uint16_t>(
+      hexagon_op(Kind::convert_planes_in_halves, kTrips * kOfTrip), kTrips * kOfTrip);
+  for (std::uint32_t i = 0; i < kTrips * kOfTrip; ++i) {
+    const std::uint32_t trip = i / kOfTrip, byte = i % kOfTrip / 8, bit = i % 8;
+    std::uint32_t code = 0;
+    for (std::uint32_t plane = 0; plane < 4; ++plane) code |= (planes[trip * 512 + plane * 128 + byte] >> bit & 1u) << plane;
+    const float zero = half_to_float(zeros[trip * kLanes]) - 1024.0f;
+    const float value = (static_cast<float>(code) - zero) * half_to_float(scales[trip * kLanes]);
+    ASSERT_EQ(out[trip * kOfTrip + bit * 128 + byte], float_to_half(value)) << i;
+  }
+}
+
 TEST(HexagonTables, exp_is_a_gather_of_the_table) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;

@@ -40,6 +40,7 @@ TEST(ShadowRules, let_a_cache_pass_that_keeps_to_its_room) {
   bench.watched->insert(2);
   bench.watched->next_layer();
   bench.rule->answer = 1;
+  bench.watched->newcomer(3);
   EXPECT_EQ(bench.watched->victim(none), 1u);
   bench.watched->erase(1);
   bench.watched->insert(3);
@@ -87,6 +88,28 @@ TEST(ShadowRules, tell_what_goes_for_a_newcomer_from_what_becomes_hot) {
   bench.rule->answer = 2;
   bench.watched->victim(none);
   EXPECT_THAT(bench.shadow.findings(), ElementsAre()) << "2 did not come for this layer";
+}
+
+// Admission may keep the victim of its rule and refuse the newcomer. What becomes hot after that did not go.
+TEST(ShadowRules, tell_a_victim_that_went_from_one_that_became_hot) {
+  Bench bench;
+  bench.watched->insert(1);
+  bench.watched->insert(2);
+  bench.watched->next_layer();
+  bench.rule->answer = 1;
+  bench.watched->newcomer(3);
+  bench.watched->victim(none);  // refused
+  bench.watched->next_layer();
+  bench.watched->erase(1);  // hot
+  bench.watched->next_layer();
+  bench.watched->insert(1);  // cold
+  bench.watched->victim(none);
+  EXPECT_THAT(bench.shadow.findings(), ElementsAre()) << "1 did not come for this layer";
+  bench.watched->erase(1);
+  bench.watched->insert(3);
+  bench.watched->erase(2);  // hot
+  bench.watched->insert(4);
+  EXPECT_THAT(bench.shadow.findings(), ElementsAre("3 blocks are resident, and there is room for 2"));
 }
 
 TEST(ShadowRules, refuse_what_comes_twice_and_what_is_not_there) {
