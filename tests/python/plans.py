@@ -1,7 +1,8 @@
 """A plan that several files of tests look at: of a large model with few layers, for the simulated phone."""
 from conftest import ROOT
 from shared import once
-from vitro.plan.planner import make_plan
+from vitro.plan.planner import compose, make_plan
+from vitro.plan.probes import Bench
 
 PHONE = ROOT / "configs" / "devices" / "oneplus12.yaml"
 CORES = ["cpu1", "cpu2", "cpu3", "cpu4"]
@@ -14,6 +15,21 @@ def two_layers(folder):
     return path
 
 
+def phone(model, answers=()):
+    """-> a bench of the phone. answers: what such a bench was asked before, and the answers."""
+    bench = Bench(machine="sim", device=compose(model, PHONE, ()).resolved["device"])
+    bench.asked |= dict(answers)
+    return bench
+
+
 def plan_of_two_layers(tmp_path_factory):
-    return once(tmp_path_factory, "plan of two layers",
-                lambda: make_plan(two_layers(tmp_path_factory.mktemp("plan")), device=PHONE, cores=CORES))
+    return plan_and_answers(tmp_path_factory)[0]
+
+
+def plan_and_answers(tmp_path_factory):
+    """-> the plan, and what the phone answered to it."""
+    def make():
+        model = two_layers(tmp_path_factory.mktemp("plan"))
+        bench = phone(model)
+        return make_plan(model, device=PHONE, cores=CORES, bench=bench), bench.asked
+    return once(tmp_path_factory, "plan of two layers", make)

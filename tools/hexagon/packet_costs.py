@@ -62,12 +62,14 @@ COMMON = ["--target=hexagon-unknown-linux-musl", "-mhvx", "-mhvx-length=128B", "
           "-fno-exceptions", "-fno-rtti"]
 # As cmake/hexagon.cmake builds the worker; V73 is the newest that clang 19 compiles for.
 WORKER = [*COMMON, "-mv66", "-fno-threadsafe-statics", "-ffp-contract=off", "-c"]
+WITHOUT_WINDOWS = ("attention_work", "rounded_kernels")
 LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
 WORKER_FILES = ("attention_kernels attention_work block_kernels block_work dma freestanding half_kernels layout_kernels "
                 "lut_kernels lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels "
                 "stage_threads stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
+FLOAT_FILES = ("float_kernels", "float_finalize", "float_planes", "float_scaled")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.
 TRIP = {"qf_dequantise_q4": 2048, "qf_convert_q4": 2048, "qf_dequantise_columns": 1024, "qf_dequantise_bytes": 1024}
@@ -111,7 +113,8 @@ def compile_with(flags, names, root, out):
 def compile_worker(root, folder, names=WORKER_FILES):
     """An object for each source, in `folder`."""
     for name in names:
-        compile_with(WORKER, [name], root, Path(folder) / f"{name}.o")
+        flags = [*WORKER, *(["-mllvm", "-window-sched=off"] if name in WITHOUT_WINDOWS else [])]
+        compile_with(flags, [name], root, Path(folder) / f"{name}.o")
 
 
 def link_worker(folder):
@@ -145,14 +148,22 @@ def loops(disassembly):
     return found
 
 
-def static_packets(root, folder, name="float_kernels", trip=TRIP, flags=FLOAT):
-    """-> {kernel: packets per weight or multiply-add} of the float kernels."""
-    code = compile_with(flags, [name], root, Path(folder) / "float.o")
-    text = subprocess.run([DISASSEMBLER, "-d", "--mcpu=hexagonv73", code], check=True, capture_output=True, text=True).stdout
-    found = loops(text)
+def float_loops(root, names=FLOAT_FILES, flags=FLOAT):
+    """-> {kernel: packets of a trip through its loop} of what these sources have."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            code = compile_with(flags, [name], root, Path(folder) / "float.o")
+            text = subprocess.run([DISASSEMBLER, "-d", "--mcpu=hexagonv73", code], check=True, capture_output=True, text=True).stdout
+            found |= loops(text)
+    return found
+
+
+def per_trip(found, trip=TRIP):
+    """-> {kernel: packets per weight or multiply-add} of all loops."""
     if set(found) != set(trip):
         raise SystemExit(f"expected loops of {sorted(trip)}, found {sorted(found)}")
-    return {kernel: found[kernel] / trip[kernel] for kernel in trip}, found
+    return {kernel: found[kernel] / trip[kernel] for kernel in trip}
 
 
 def executed_packets(tool, worker, *kernels):
@@ -298,13 +309,12 @@ def table_lines(executed, static):
 WRITTEN = "# Written by tools/hexagon/packet_costs.py from the compiled kernels: do not edit, run it again (docs/design/hexagon.md)."
 
 
-def document(root, executed):
-    with tempfile.TemporaryDirectory() as folder:
-        static, trips = static_packets(root, folder)
+def document(executed, trips):
+    """trips: of all float loops, in qfloat."""
     lines = [WRITTEN, "# The `npu:` part of a device file takes it by `include:`. By unit, path, then variant and weight format.",
              "kernels:", "  kind: derived",
              '  source: "packets of the HVX kernels of engine/kernels/hexagon: executed for integers, static times trips for qfloat; '
-             f'{versions()}"', *table_lines(executed, static)]
+             f'{versions()}"', *table_lines(executed, per_trip(trips))]
     lines.append("# Executed packets:")
     for kernel, (weights, packets, *_) in executed.items():
         if " x " in kernel:
@@ -321,12 +331,11 @@ def document(root, executed):
 
 def ieee_document(executed, root):
     """V79 has IEEE floats in place of qfloat. clang 19 compiles for V73 at most, which has them as an option."""
-    with tempfile.TemporaryDirectory() as folder:
-        static, trips = static_packets(root, folder, flags=IEEE)
+    trips = float_loops(root, flags=IEEE)
     return "\n".join([
         WRITTEN, "# V79: hexagon-v75.yaml with float stages in IEEE floats.", "kernels:", "  kind: assumed",
         '  source: "as hexagon-v75.yaml; float stages in the IEEE floats that V73 has as an option, since the compiler knows no V79; '
-        f'{versions()}"', *table_lines(executed, static),
+        f'{versions()}"', *table_lines(executed, per_trip(trips)),
         "# Packets of a trip through a loop in IEEE floats, and what it serves:",
         *(f"#   {kernel}: {trips[kernel]} for {TRIP[kernel]}" for kernel in TRIP)]) + "\n"
 
@@ -336,8 +345,8 @@ COMPARED = {"qf_uncoalesced_q4": 128, "qf_scatter_q4": 32, "qf_convert_planes_w4
 
 
 def layouts_document(root):
-    with tempfile.TemporaryDirectory() as folder:
-        static, trips = static_packets(root, folder, "tools/hexagon/layouts.cpp", COMPARED)
+    trips = float_loops(root, ["tools/hexagon/layouts.cpp"])
+    static = per_trip(trips, COMPARED)
     price = {"uncoalesced": ("q4_0", {"packets_per_weight": static["qf_uncoalesced_q4"]}),
              "scatter": ("q4_0", {"packets_per_weight": static["qf_scatter_q4"], "gathers_per_weight": 1 / COMPARED["qf_scatter_q4"]}),
              "convert": ("w4g64z", {"packets_per_weight": static["qf_convert_planes_w4"]}),
@@ -364,7 +373,7 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         executed = executed_packets(options.tool, build_worker(options.root, folder))
-    for path, text in ((options.out, document(options.root, executed)), (options.ieee, ieee_document(executed, options.root)),
+    for path, text in ((options.out, document(executed, float_loops(options.root))), (options.ieee, ieee_document(executed, options.root)),
                        (options.layouts, layouts_document(options.root))):
         path.write_text(text)
         print(f"{path}: {len(text.splitlines())} lines")

@@ -2,6 +2,7 @@
 
 `make_plan` -> the plan as a dict, as plan_text writes it and `engine.plan` reads it.
 """
+import functools
 import json
 import math
 from dataclasses import replace
@@ -40,16 +41,15 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
     given, tree = composed.given, composed.resolved
     engine, device_tree = tree["engine"], tree["device"]
     draws, recording, source_of_profile = profile_of(profile, given)
-    keep = engine["ffn"]["clusters"]["keep"]
+    source = {"profile": draws, "recording": recording, "hottest_first": hottest_first, "keep": engine["ffn"]["clusters"]["keep"]}
 
+    @functools.cache
     def assume(layout):
         """What the profile and the memory come to when neurons lie like this."""
-        return (loaded(facts, layout=layout, profile=draws, recording=recording, hottest_first=hottest_first, keep=keep),
-                memory_of(tree, facts, machine, layout))
+        return loaded(facts, layout=layout, **source), memory_of(tree, facts, machine, layout)
 
     def assume_apart(layout):
-        return load_apart(facts, apart == "experts", layout=layout, profile=draws, recording=recording, hottest_first=hottest_first,
-                          keep=keep)
+        return load_apart(facts, apart == "experts", layout=layout, **source)
 
     if accelerator is None:
         accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""

@@ -54,12 +54,14 @@ class BatchWorkload:
             return self.remembers
         cold = list(self._cold(hot))
         longest = len(self.buckets[0]["used_within"]) - 1
-        sizes = [sum(share * bucket["used_within"][d] for bucket, share in cold) for d in range(longest + 1)]
-        steps = max(0, bisect_right(sizes, capacity + 1e-9) - 1)
-        rest = sum(share * bucket["blocks"] for bucket, share in cold) - sizes[-1]
+
+        def size(steps):
+            return sum(share * bucket["used_within"][steps] for bucket, share in cold)
+        steps = max(0, bisect_right(range(longest + 1), capacity + 1e-9, key=size) - 1)
         if steps < longest:
             return steps, 0.0
-        return steps, min(1.0, (capacity - sizes[-1]) / rest) if rest > 1e-9 else 1.0
+        rest = sum(share * bucket["blocks"] for bucket, share in cold) - size(longest)
+        return steps, min(1.0, (capacity - size(longest)) / rest) if rest > 1e-9 else 1.0
 
     def misses(self, hot, capacity):
         """What a step reads with room for `capacity` blocks of cold neurons -> [(blocks that miss, blocks there)], bucket by

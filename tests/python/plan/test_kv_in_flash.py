@@ -4,10 +4,10 @@ import json
 import pytest
 import vitro
 from conftest import ROOT
+from plans import PHONE, phone
 from vitro.plan.planner import make_plan
 from vitro.plan.text import text_of
 
-PHONE = ROOT / "configs" / "devices" / "oneplus12.yaml"
 MODELS = ROOT / "configs" / "models" / "embedded"
 RELU = MODELS / "stories-reglu-3m.f16.gguf"
 KEPT = {"dram_tokens": 16, "block_tokens": 8}
@@ -22,9 +22,15 @@ def recording(tmp_path_factory, has_native):
     return folder / "r.vtrc"
 
 
-def plan_for(recording, **kept):
+@pytest.fixture(scope="module")
+def bench(has_native):
+    """Of the phone, with what it has answered to plans of this file."""
+    return phone(RELU)
+
+
+def plan_for(recording, bench, **kept):
     overrides = [f"memory.budget={BUDGET_MIB} MiB"] + [f"engine.kv.{key}={value}" for key, value in kept.items()]
-    return make_plan(RELU, device=PHONE, profile=recording, cores=["cpu1", "cpu2"], overrides=overrides)
+    return make_plan(RELU, device=PHONE, profile=recording, cores=["cpu1", "cpu2"], bench=bench, overrides=overrides)
 
 
 def run(engine, machine="sim"):
@@ -34,8 +40,8 @@ def run(engine, machine="sim"):
                       "workload": {"prompt": case["prompt"], "output_tokens": 60, "stop_at_eos": False}})
 
 
-def test_a_plan_for_keys_and_values_in_flash_runs_within_its_budget(recording, tmp_path):
-    plan = plan_for(recording, **KEPT)
+def test_a_plan_for_keys_and_values_in_flash_runs_within_its_budget(recording, bench, tmp_path):
+    plan = plan_for(recording, bench, **KEPT)
     (tmp_path / "plan.yaml").write_text(text_of(plan))
     planned = run({"plan": str(tmp_path / "plan.yaml")})
     expected = run({"policy": "dense", "kv": {}})
@@ -49,7 +55,7 @@ def test_a_plan_for_keys_and_values_in_flash_runs_within_its_budget(recording, t
     assert [split["hot"] for split in splits] == [split["hot"]["value"] for split in plan["engine"]["hybrid"]["splits"]]
 
 
-def test_what_keys_and_values_leave_free_the_plan_gives_to_neurons(recording):
+def test_what_keys_and_values_leave_free_the_plan_gives_to_neurons(recording, bench):
     """As many hot neurons as the same budget has room for beside keys and values in DRAM, or more."""
-    kept, all_in_dram = (plan_for(recording, **keys)["memory"] for keys in (KEPT, {}))
+    kept, all_in_dram = (plan_for(recording, bench, **keys)["memory"] for keys in (KEPT, {}))
     assert float(str(kept["ffn_in_dram"]).rstrip("%")) > float(str(all_in_dram["ffn_in_dram"]).rstrip("%"))

@@ -6,12 +6,11 @@ import pytest
 import vitro
 import yaml
 from conftest import ROOT
-from plans import CORES, PHONE, plan_of_two_layers, two_layers
+from plans import CORES, PHONE, phone, plan_and_answers, two_layers
 from vitro.base.native import call as native_call
 from vitro.plan.balance import Balance
 from vitro.plan.inputs import memory_of
 from vitro.plan.planner import compose, make_plan, own_activations
-from vitro.plan.probes import Bench
 from vitro.plan.text import text_of
 
 CONFIGS = ROOT / "configs"
@@ -35,7 +34,12 @@ def recording(tmp_path_factory, has_native):
 
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory, has_native):
-    return plan_of_two_layers(tmp_path_factory)
+    return plan_and_answers(tmp_path_factory)[0]
+
+
+@pytest.fixture(scope="module")
+def bench(model, tmp_path_factory, has_native):
+    return phone(model, plan_and_answers(tmp_path_factory)[1])
 
 
 def percent(text):
@@ -44,12 +48,6 @@ def percent(text):
 
 def shares(plan, key="hot"):
     return [percent(split[key]["value"]) for split in plan["engine"]["hybrid"]["splits"]]
-
-
-def device_with(folder, name, changes):
-    path = folder / name
-    vitro.Device(str(PHONE)).override(changes).save(path)
-    return path
 
 
 @pytest.mark.all
@@ -61,13 +59,14 @@ def test_more_rows_are_worth_more_of_the_accelerator(plan):
 
 @pytest.mark.all
 def test_a_slower_accelerator_gets_less(plan, model, tmp_path):
-    slow = device_with(tmp_path, "slow.yaml", {"npu.dma_bandwidth": "8 GB/s"})
+    slow = tmp_path / "slow.yaml"
+    vitro.Device(str(PHONE)).override({"npu.dma_bandwidth": "8 GB/s"}).save(slow)
     assert all(less < more for less, more in zip(shares(make_plan(model, device=slow, cores=CORES)), shares(plan)))
 
 
 @pytest.mark.all
-def test_less_memory_leaves_less_for_hot_neurons(plan, model):
-    tight = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=30%"])
+def test_less_memory_leaves_less_for_hot_neurons(plan, model, bench):
+    tight = make_plan(model, device=PHONE, cores=CORES, bench=bench, overrides=["memory.ffn_in_dram=30%"])
     # A share that memory does not bound may grow, since what stays cold has to be read.
     bound = [(less, more) for less, more in zip(shares(tight), shares(plan)) if more > 30.001]
     assert bound and all(less < more for less, more in bound)
@@ -88,8 +87,8 @@ def test_sides_meet_where_the_plan_says(plan):
 
 
 @pytest.mark.all
-def test_a_share_that_is_not_the_fastest_says_why(model):
-    halved = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=50%"])
+def test_a_share_that_is_not_the_fastest_says_why(model, bench):
+    halved = make_plan(model, device=PHONE, cores=CORES, bench=bench, overrides=["memory.ffn_in_dram=50%"])
     not_fastest = 0
     for split in halved["engine"]["hybrid"]["splits"]:
         rows = halved["balance"][split["batch"]]
@@ -101,8 +100,10 @@ def test_a_share_that_is_not_the_fastest_says_why(model):
 
 
 @pytest.mark.all
-def test_a_plan_is_the_same_every_time(plan, model):
+def test_a_plan_is_the_same_every_time(plan, model, bench):
+    """Also where all that it asks was asked before, as plans of the other tests do."""
     assert text_of(make_plan(model, device=PHONE, cores=CORES)) == text_of(plan)
+    assert text_of(make_plan(model, device=PHONE, cores=CORES, bench=bench)) == text_of(plan)
 
 
 def test_the_text_says_what_the_tree_says(plan):
@@ -129,7 +130,7 @@ def test_every_choice_has_a_reason(plan):
 
 @pytest.mark.all
 def test_the_accelerator_is_planned_for_in_its_contract(plan, model, tmp_path, has_native):
-    bench = Bench(machine="sim", device=compose(model, PHONE, ()).resolved["device"])
+    bench = phone(model)
     fp16 = make_plan(model, device=PHONE, cores=CORES, bench=bench, overrides=["engine.placement.activations=fp16"])
     parts = [part for key in bench.asked if key.startswith("phase") for part in json.loads(key.removeprefix("phase"))["parts"]]
     probed = {tuple(part["units"]) == ("npu",): set() for part in parts}
@@ -166,11 +167,11 @@ def test_the_accelerators_contract_is_stated_beside_any_units(model, has_native)
 
 
 @pytest.mark.all
-def test_a_plan_of_float16_weights_runs_with_the_preset_in_int8(model, tmp_path, has_native):
+def test_a_plan_of_float16_weights_runs_with_the_preset_in_int8(model, bench, tmp_path, has_native):
     """Such weights have no int8, so both say float32."""
     f16 = tmp_path / "f16.yaml"
     f16.write_text(model.read_text().replace("format: q4_0", "format: f16"))
-    made = make_plan(f16, device=PHONE, cores=CORES, overrides=["engine.placement.activations=int8"])
+    made = make_plan(f16, device=PHONE, cores=CORES, bench=bench, overrides=["engine.placement.activations=int8"])
     assert made["engine"]["activations"]["value"] == "float"
     (tmp_path / "plan.yaml").write_text(text_of(made))
     preset = yaml.safe_load((CONFIGS / "engines" / "powerinfer2_planned.yaml").read_text())
@@ -181,8 +182,8 @@ def test_a_plan_of_float16_weights_runs_with_the_preset_in_int8(model, tmp_path,
 
 
 @pytest.mark.all
-def test_the_planner_finds_cores_of_its_own(model, has_native):
-    free = make_plan(model, device=PHONE, overrides=["memory.ffn_in_dram=50%"])["engine"]
+def test_the_planner_finds_cores_of_its_own(model, bench, has_native):
+    free = make_plan(model, device=PHONE, bench=bench, overrides=["memory.ffn_in_dram=50%"])["engine"]
     at_work = {*free["units"]["value"], free["clusters"]["io_core"]["value"]}  # one may be left for reading
     assert {"cpu1", "cpu2", "cpu3", "cpu4", "cpu5"} <= at_work
     assert not {"cpu6", "cpu7"} & at_work  # the small ones would be waited for
@@ -275,9 +276,9 @@ def refused(native, folder, plan_file, *sets):
 
 @pytest.mark.all
 @pytest.mark.parametrize("key", ["kv_per=query_head", "kv_format=int8_fp8", "kv_format=int4_e5m2"])
-def test_what_a_cache_holds_is_priced(key, model, native):
+def test_what_a_cache_holds_is_priced(key, model, bench, native):
     """Heads of queries, and bytes that an accelerator does not read."""
-    assert make_plan(model, device=PHONE, cores=CORES, overrides=[f"engine.{key}"])["engine"]
+    assert make_plan(model, device=PHONE, cores=CORES, bench=bench, overrides=[f"engine.{key}"])["engine"]
 
 
 def test_heads_stay_with_cores_where_the_accelerator_can_not_read_them():
@@ -356,8 +357,8 @@ def test_a_model_without_a_profile_asks_for_one(native):
 
 
 @pytest.mark.all
-def test_hot_neurons_are_streamed_where_memory_is_short_and_never_more_than_attention_hides(model, tmp_path):
-    tight = make_plan(model, device=PHONE, cores=CORES, overrides=["memory.ffn_in_dram=25%"])
+def test_hot_neurons_are_streamed_where_memory_is_short_and_never_more_than_attention_hides(plan, model, bench, tmp_path):
+    tight = make_plan(model, device=PHONE, cores=CORES, bench=bench, overrides=["memory.ffn_in_dram=25%"])
     splits = tight["engine"]["hybrid"]["splits"]
     streamed = [split for split in splits if "streamed" in split]
     assert streamed
@@ -367,8 +368,7 @@ def test_hot_neurons_are_streamed_where_memory_is_short_and_never_more_than_atte
         if "streamed" in split:
             assert 0 < percent(split["streamed"]["value"]) <= bound + 0.001 and percent(split["hot"]["value"]) >= percent(
                 split["streamed"]["value"])
-    in_memory = make_plan(model, device=PHONE, cores=CORES)["engine"]["hybrid"]["splits"]
-    assert not any("streamed" in split or "flash brings" in split["hot"]["why"] for split in in_memory)
+    assert not any("streamed" in split or "flash brings" in split["hot"]["why"] for split in plan["engine"]["hybrid"]["splits"])
     (tmp_path / "plan.yaml").write_text(text_of(tight))
     result = run_with(tmp_path / "plan.yaml", str(model), engine={"function": "draw"}, memory={"ffn_in_dram": "25%"})
     given = result["experiment_resolved"]["engine"]["placement"]["splits"]

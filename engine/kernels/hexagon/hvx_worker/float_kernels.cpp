@@ -1,21 +1,12 @@
-// The float stages as a phone would run them: in qfloat up to V75, with VITRO_IEEE_FLOATS in IEEE floats as V79 does. Never linked: the
-// emulator has neither, so their price is the packets of their loops (docs/design/hexagon.md).
+// The float stages of blocks, activations and attention as a phone would run them (float_isa.hpp); those of bit planes are in
+// float_finalize.cpp, float_planes.cpp and float_scaled.cpp.
 #include "engine/kernels/hexagon/attention_layout.hpp"
 #include "engine/kernels/hexagon/attention_stages.hpp"
 #include "engine/kernels/hexagon/float_stages.hpp"
-#include "engine/kernels/hexagon/hvx_worker/hvx_float.hpp"
-#include "engine/kernels/hexagon/hvx_worker/hvx_ieee_floats.hpp"
-#include "engine/kernels/hexagon/lut_stages.hpp"
+#include "engine/kernels/hexagon/hvx_worker/float_isa.hpp"
 #include "engine/kernels/hexagon/outlier_strips.hpp"
-#include "engine/kernels/hexagon/scaled_tables.hpp"
 
 namespace vitro::hexagon {
-
-#ifdef VITRO_IEEE_FLOATS
-using Isa = HvxIeeeFloats;
-#else
-using Isa = Hvx;
-#endif
 
 extern "C" {
 
@@ -68,98 +59,6 @@ void qf_place_outliers(const unsigned char* places, const unsigned char* values,
                        uintptr_t tiles) {
   place_outliers<Isa>(places, values, *scales, count, tiles);
 }
-
-// Finalize of bit-serial products: a tile of the search's columns, panel by panel, whose parts are `pitch` vectors apart. `_rows`: of one
-// scale, those of a panel behind those of the one before.
-#define VITRO_LUT_FINALIZE_ROWS(name, stage, form, group)                                                                                 \
-  void qf_##name##_rows_g##group(const HVX_Vector* weighted, const HVX_Vector* scales, const int32_t* x, int32_t factor, uint32_t panels, \
-                                 HVX_Vector* y) {                                                                                         \
-    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                                \
-    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, scales += 2, y += 4) {                                                 \
-      stage<Isa, form, Scales::of_rows>(weighted, {}, scales, x, factor, kBlocks, y);                                                     \
-    }                                                                                                                                     \
-  }
-#define VITRO_LUT_FINALIZE(name, stage, form, group)                                                                                  \
-  void qf_##name##_g##group(const HVX_Vector* weighted, ZeroFields zeros, const HVX_Vector* scales, const int32_t* x, int32_t factor, \
-                            uint32_t pitch, uint32_t panels, HVX_Vector* y) {                                                         \
-    constexpr uint32_t kBlocks = kMostTileColumns / group;                                                                            \
-    for (uint32_t p = 0; p < panels; ++p, weighted += 4 * kBlocks, zeros.bytes += kVectorBytes, scales += pitch, y += 4) {            \
-      stage<Isa, form>(weighted, zeros, scales, x, factor, kBlocks, y);                                                               \
-    }                                                                                                                                 \
-  }
-#define VITRO_LUT_FINALIZE_GROUPS(name, stage, form) \
-  VITRO_LUT_FINALIZE(name, stage, form, 32) VITRO_LUT_FINALIZE(name, stage, form, 64) VITRO_LUT_FINALIZE(name, stage, form, 128)
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize, lut_finalize, Zeros::same)
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_zeros, lut_finalize, Zeros::of_blocks)
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)  // with tables of int8
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_rounded_zeros, lut_finalize_rounded, Zeros::of_blocks)
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_wide, lut_finalize_wide, Zeros::same)  // of activations in 14 bits
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_wide_zeros, lut_finalize_wide, Zeros::of_blocks)
-VITRO_LUT_FINALIZE_GROUPS(lut_finalize_wide_signs, lut_finalize_wide, Zeros::signs)
-#define VITRO_LUT_FINALIZE_ROWS_GROUPS(name, stage, form) \
-  VITRO_LUT_FINALIZE_ROWS(name, stage, form, 32)          \
-  VITRO_LUT_FINALIZE_ROWS(name, stage, form, 64) VITRO_LUT_FINALIZE_ROWS(name, stage, form, 128)
-VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize, lut_finalize, Zeros::same)
-VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_signs, lut_finalize, Zeros::signs)
-VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_rounded, lut_finalize_rounded, Zeros::same)
-VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_wide, lut_finalize_wide, Zeros::same)
-VITRO_LUT_FINALIZE_ROWS_GROUPS(lut_finalize_wide_signs, lut_finalize_wide, Zeros::signs)
-
-// Two-level dequantisation; `z`: with zero points of blocks; `r`: one scale per row. Groups of 128 cost what groups of 64 do, but for half
-// the scales.
-#define VITRO_LUT_DEQUANTISE(bits, group)                                                                                             \
-  void qf_lut_dequantise_w##bits##g##group(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,              \
-                                           const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                              \
-    lut_dequantise<Isa, bits, group, Zeros::same>(planes, {}, scales, *repack, *values, blocks, out);                                 \
-  }                                                                                                                                   \
-  void qf_lut_dequantise_w##bits##g##group##r(const HVX_Vector* planes, const HVX_Vector* scales, const HVX_Vector* repack,           \
-                                              const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) {                           \
-    lut_dequantise<Isa, bits, group, Zeros::same, Scales::of_rows>(planes, {}, scales, *repack, *values, blocks, out);                \
-  }                                                                                                                                   \
-  void qf_lut_dequantise_w##bits##g##group##z(const HVX_Vector* planes, ZeroFields zeros, const HVX_Vector* scales,                   \
-                                              const HVX_Vector* repack, const HVX_Vector* values, uint32_t blocks, HVX_Vector* out) { \
-    lut_dequantise<Isa, bits, group, Zeros::of_blocks>(planes, zeros, scales, *repack, *values, blocks, out);                         \
-  }
-#define VITRO_LUT_DEQUANTISE_GROUPS(bits) VITRO_LUT_DEQUANTISE(bits, 32) VITRO_LUT_DEQUANTISE(bits, 64)
-VITRO_LUT_DEQUANTISE_GROUPS(1)
-VITRO_LUT_DEQUANTISE_GROUPS(2)
-VITRO_LUT_DEQUANTISE_GROUPS(3)
-VITRO_LUT_DEQUANTISE_GROUPS(4)
-
-// Two-level dequantisation with scales in the second table: 64 columns of a panel with tables that are `pitch` vectors from those of the
-// next ones, `_g32` of two groups; and the tables of a group, `z` with zero points of blocks.
-#define VITRO_SCALED(bits)                                                                                                               \
-  void qf_scaled_unit_w##bits(const HVX_Vector* planes, const HVX_Vector* repack, const HVX_Vector* tables, uint32_t pitch,              \
-                              uint32_t units, uint32_t stride, HVX_Vector* out) {                                                        \
-    const HVX_Vector codes = *repack, marks = *vectors_at(kScaledMarks<bits>.words);                                                     \
-    for (uint32_t u = 0; u < units; ++u, planes += 8 * bits, tables += pitch, out += 32) {                                               \
-      scaled_unit<Isa, bits, true>(planes, codes, marks, tables, tables, stride, out);                                                   \
-    }                                                                                                                                    \
-  }                                                                                                                                      \
-  void qf_scaled_unit_w##bits##_g32(const HVX_Vector* planes, const HVX_Vector* repack, const HVX_Vector* tables, uint32_t units,        \
-                                    uint32_t stride, HVX_Vector* out) {                                                                  \
-    constexpr uint32_t kTables = ScaledTables<bits>::kVectors;                                                                           \
-    const HVX_Vector codes = *repack, marks = *vectors_at(kScaledMarks<bits>.words);                                                     \
-    for (uint32_t u = 0; u < units; ++u, planes += 8 * bits, tables += 2 * kTables, out += 32) {                                         \
-      scaled_unit<Isa, bits, false>(planes, codes, marks, tables, tables + kTables, stride, out);                                        \
-    }                                                                                                                                    \
-  }                                                                                                                                      \
-  void qf_scaled_tables_w##bits(const HVX_Vector* scales, const HVX_Vector* values, uint32_t blocks, HVX_Vector* tables) {               \
-    for (uint32_t b = 0; b < blocks; ++b, scales += 2, tables += ScaledTables<bits>::kVectors) {                                         \
-      scaled_tables<Isa, bits, Zeros::same>({}, 0, scales, values, tables);                                                              \
-    }                                                                                                                                    \
-  }                                                                                                                                      \
-  void qf_scaled_tables_w##bits##z(ZeroFields zeros, const HVX_Vector* scales, const HVX_Vector* values, uint32_t blocks,                \
-                                   HVX_Vector* tables) {                                                                                 \
-    for (uint32_t b = 0; b < blocks; ++b, scales += 2, tables += ScaledTables<bits>::kVectors) {                                         \
-      scaled_tables<Isa, bits, Zeros::of_blocks>(zeros, b, scales, values, tables);                                                      \
-    }                                                                                                                                    \
-  }
-VITRO_SCALED(1)
-VITRO_SCALED(2)
-VITRO_SCALED(3)
-VITRO_SCALED(4)
 
 // Softmax of a pair of rows, scores in tiles: its three passes, the second one in three ways.
 void qf_softmax_max(const HVX_Vector* s, uint32_t count, HVX_Vector* top) { *top = row_max<Isa>(s, kTilePairs, count, *top); }
