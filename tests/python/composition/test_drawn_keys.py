@@ -18,6 +18,8 @@ NOT_DRAWN = {
     "ffn.experts.calibration": "a recording; its loads are drawn",
     "ffn.clusters.predictors": "no drawn model has any", "ffn.clusters.measure": "of predictors",
     "ffn.clusters.threshold": "units of static graphs compute every neuron, whatever it is",
+    "products.decode: convert_in_halves": "cores ignore the name of a price, as they do convert, which is drawn",
+    "products.prefill: convert_in_halves": "the same",
     "lora.adapters": "they are put in place with the model (checking.py)", "weights.experts.ahead": "has one rule, which is the default",
 }
 

@@ -51,9 +51,9 @@ ALL = {
     "vitro characterize configs/devices/oneplus12.yaml --only ufs --json": (),
     "vitro torture --seeds 1000 --shrink": ("--seeds", "3"),
     "vitro torture --seeds 100 --machine sim": ("--seeds", "2"),
-    "vitro torture --seeds 12600 --from 100000 --jobs 16": ("--seeds", "2", "--jobs", "1"),
-    "vitro torture --seeds 700 --from 1000000 --machine sim --jobs 16": ("--seeds", "2", "--jobs", "1"),
-    "vitro torture --seeds 700 --from 2000000 --machine host --jobs 16": ("--seeds", "2", "--jobs", "1"),
+    "vitro torture --seeds 12600 --from 100000": ("--seeds", "2", "--jobs", "1"),
+    "vitro torture --seeds 700 --from 1000000 --machine sim": ("--seeds", "2", "--jobs", "1"),
+    "vitro torture --seeds 700 --from 2000000 --machine host": ("--seeds", "2", "--jobs", "1"),
     "vitro perplexity MODEL.gguf TEXT --set engine.graph.activations=f16": (),
     "vitro tasks experiments/scaling/recall.yaml experiments/scaling/recall.jsonl --answer '^\\W*(\\w+)' "
     "--out out/recall": ("--limit", "1"),
