@@ -44,7 +44,7 @@ void refuse_unknown(const hw::ParamTable& table) {
   }
 }
 
-// A value that the file has, without counting it as used.
+// A parameter of a memory model, without counting it as used. Requires: every memory model has it (hw::Registry).
 Bytes stated_bytes(const hw::Params& params, std::string_view name) {
   return static_cast<Bytes>(std::ranges::find(params.all(), name, &hw::Param::name)->value);
 }

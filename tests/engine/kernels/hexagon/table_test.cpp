@@ -142,14 +142,26 @@ TEST(HexagonTables, groups_in_the_order_of_tiles_come_out_in_order) {
   EXPECT_EQ(out, values_of(blocks, kGroups));
 }
 
+std::vector<std::uint8_t> random_bytes(Rng& rng, std::size_t count) {
+  std::vector<std::uint8_t> bytes(count);
+  for (auto& b : bytes) b = static_cast<std::uint8_t>(rng.below(256));
+  return bytes;
+}
+
+// The code whose bits are bit `bit` of byte `byte` in the four planes of a trip of 1024 weights.
+std::uint32_t code_in(const std::vector<std::uint8_t>& planes, std::uint32_t trip, std::uint32_t byte, std::uint32_t bit) {
+  std::uint32_t code = 0;
+  for (std::uint32_t plane = 0; plane < 4; ++plane) code |= (planes[trip * 512 + plane * 128 + byte] >> bit & 1u) << plane;
+  return code;
+}
+
 // T-MAN's ConvertDQ: no table, but shifts, masks and float32.
 TEST(HexagonTables, planes_are_converted_by_arithmetic) {
   VITRO_NEEDS_HEXAGON();
   HexagonWorker worker;
   Rng rng(7);
   constexpr std::uint32_t kTrips = 3, kOfTrip = 1024, kLanes = 32;
-  std::vector<std::uint8_t> planes(kTrips * kOfTrip / 2);
-  for (auto& b : planes) b = static_cast<std::uint8_t>(rng.below(256));
+  const std::vector<std::uint8_t> planes = random_bytes(rng, kTrips * kOfTrip / 2);
   std::vector<float> scales(kTrips * kLanes), zeros(kTrips * kLanes);
   for (std::uint32_t t = 0; t < kTrips; ++t) {
     std::fill_n(scales.begin() + t * kLanes, kLanes, static_cast<float>(rng.below(1000) + 1) * 0x1p-13f);
@@ -159,9 +171,7 @@ TEST(HexagonTables, planes_are_converted_by_arithmetic) {
       hexagon_op(Kind::convert_planes, kTrips * kOfTrip), kTrips * kOfTrip);
   for (std::uint32_t i = 0; i < kTrips * kOfTrip; ++i) {
     const std::uint32_t trip = i / kOfTrip, byte = i % kOfTrip / 8, bit = i % 8;
-    std::uint32_t code = 0;
-    for (std::uint32_t plane = 0; plane < 4; ++plane) code |= (planes[trip * 512 + plane * 128 + byte] >> bit & 1u) << plane;
-    const float value = (static_cast<float>(code) - (zeros[trip * kLanes] - 0x1p23f)) * scales[trip * kLanes];
+    const float value = (static_cast<float>(code_in(planes, trip, byte, bit)) - (zeros[trip * kLanes] - 0x1p23f)) * scales[trip * kLanes];
     ASSERT_EQ(out[trip * kOfTrip + hexagon::converted_place(byte, bit)], float_to_half(value)) << i;
   }
 }
@@ -172,8 +182,7 @@ TEST(HexagonTables, planes_are_converted_by_arithmetic_in_halves) {
   HexagonWorker worker;
   Rng rng(8);
   constexpr std::uint32_t kTrips = 3, kOfTrip = 1024, kLanes = 64;
-  std::vector<std::uint8_t> planes(kTrips * kOfTrip / 2);
-  for (auto& b : planes) b = static_cast<std::uint8_t>(rng.below(256));
+  const std::vector<std::uint8_t> planes = random_bytes(rng, kTrips * kOfTrip / 2);
   Halves scales(kTrips * kLanes), zeros(kTrips * kLanes);
   for (std::uint32_t t = 0; t < kTrips; ++t) {
     std::fill_n(scales.begin() + t * kLanes, kLanes, float_to_half(static_cast<float>(rng.below(1000) + 1) * 0x1p-13f));
@@ -183,10 +192,8 @@ TEST(HexagonTables, planes_are_converted_by_arithmetic_in_halves) {
       hexagon_op(Kind::convert_planes_in_halves, kTrips * kOfTrip), kTrips * kOfTrip);
   for (std::uint32_t i = 0; i < kTrips * kOfTrip; ++i) {
     const std::uint32_t trip = i / kOfTrip, byte = i % kOfTrip / 8, bit = i % 8;
-    std::uint32_t code = 0;
-    for (std::uint32_t plane = 0; plane < 4; ++plane) code |= (planes[trip * 512 + plane * 128 + byte] >> bit & 1u) << plane;
     const float zero = half_to_float(zeros[trip * kLanes]) - 1024.0f;
-    const float value = (static_cast<float>(code) - zero) * half_to_float(scales[trip * kLanes]);
+    const float value = (static_cast<float>(code_in(planes, trip, byte, bit)) - zero) * half_to_float(scales[trip * kLanes]);
     ASSERT_EQ(out[trip * kOfTrip + bit * 128 + byte], float_to_half(value)) << i;
   }
 }
