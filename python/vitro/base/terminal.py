@@ -34,10 +34,23 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+class Report:
+    """Takes (done, total). show: what tells them, with a label; the label may change as one kind of work follows another."""
+
+    def __init__(self, label, show):
+        self._label, self._show, self._left = label, show, Remaining()
+
+    def __call__(self, done, total):
+        self._show(self._label, done, total, self._left.text(done, total))
+
+    def of(self, label):
+        """The same place, for other work beside it that has a count of its own."""
+        return Report(label, self._show)
+
+
 @contextmanager
 def progress(label):
-    """Yields a callable (done, total): a bar on a terminal, otherwise a line at most every five seconds, with the time that remains."""
-    left = Remaining()
+    """Yields a Report: a bar on a terminal, otherwise a line at most every five seconds, with the time that remains."""
     if sys.stderr.isatty():
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -45,17 +58,16 @@ def progress(label):
                    TextColumn("{task.fields[left]}"))
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None, left="")
-            yield lambda done, total: bar.update(task, completed=done, total=total, left=left.text(done, total))
+            yield Report(label, lambda name, done, total, left: bar.update(task, description=name, completed=done, total=total, left=left))
         return
     spoken = time.monotonic()
 
-    def report(done, total):
+    def line(name, done, total, left):
         nonlocal spoken
-        remains = left.text(done, total)
         if time.monotonic() - spoken > 5 and done < total:
             spoken = time.monotonic()
-            say(", ".join(filter(None, [f"{label}: {done}/{total}", remains])))
-    yield report
+            say(", ".join(filter(None, [f"{name}: {done}/{total}", left])))
+    yield Report(label, line)
 
 
 def table(title, columns, rows, *, caption=None):

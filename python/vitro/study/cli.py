@@ -54,7 +54,8 @@ def sweep(experiment: Annotated[Path, typer.Argument(metavar="EXP.yaml")],
     with terminal.progress(experiment.stem) as report:
         frame = run_sweep(experiment, out=out, workers=workers, on=on, dask=dask, resume=resume, adopt=adopt, overrides=sets,
                           machine=machine, policies=brought, twice=twice, traces="all" if trace == ["all"] else points_of(trace),
-                          limits=Limits(limit, retries), progress=report)
+                          limits=Limits(limit, retries), progress=report,
+                          checking=report.of(f"{experiment.stem}, checking points"))
     failed = frame[frame["status"] == "failed"]
     if as_json:
         terminal.print_json({"schema": "vitro.sweep/1", "out": str(out), "rows": as_records(frame)})

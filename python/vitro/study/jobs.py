@@ -32,22 +32,25 @@ _LOOK = 0.2  # seconds between two looks at points that another process runs
 def run_points(experiment: Experiment, points: Listed, *, out: Path | None, overrides: list[str], workers: int | None = None,
                on: str = "local", resume: bool = False, adopt: bool = False, since: str | None = None, machine: str | None = None,
                models: Sequence[type] = (), policies: Sequence[type] = (), twice: bool = False, limits: Limits = Limits(),
-               may_be_refused: bool = False, progress: Progress | None = None) -> "list[Job]":
+               may_be_refused: bool = False, progress: Progress | None = None, checking: Progress | None = None) -> "list[Job]":
     """Runs an experiment at each point: (label, {key: value}, {key: where that was written}). Each job then has a result or an error.
     Raises ConfigError where a point could not be resolved, before any runs, and where all points were refused unless they may be.
 
-    since (UTC): of a later part of what began then: without `resume`, rows that have finished since stay, and others may be at work."""
+    since (UTC): of a later part of what began then: without `resume`, rows that have finished since stay, and others may be at work.
+    checking: told as `progress` is, while points are resolved."""
     places.check(on, workers)
     given = functools.cache(lambda: experiments.compose(experiment, overrides=overrides, machine=machine).given)
     jobs = [Job(experiment, index, label, point, overrides + _as_overrides(point, origins, given), machine, models, policies, twice)
             for index, (label, point, origins) in enumerate(points)]
     seen: dict[str, int] = {}
     revision = fingerprints.revision() if out is not None else (None, False)
-    for job in jobs:  # a typo in the last point must not surface after hours
+    for done, job in enumerate(jobs, 1):  # a typo in the last point must not surface after hours
         job.resolve(identify=out is not None or on != "local")
         job.revision = revision
         if job.identity:
             job.repeat = seen[job.identity.digest] = seen.get(job.identity.digest, -1) + 1
+        if checking:
+            checking(done, len(jobs))
     _refuse_one_file_of_many(jobs)
     if out is None:
         _run(jobs, None, on, workers, limits, progress)

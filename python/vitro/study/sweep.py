@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | None = None, on: str = "local", dask: str | None = None,
           resume: bool = False, adopt: bool = False, traces: Sequence[int] | str = (), limits: Limits = Limits(),
           overrides: Overrides = None, machine: str | None = None, device: Device | Path | None = None, models: Sequence[type] = (),
-          policies: Sequence[type] = (), twice: bool = False, progress: Progress | None = None) -> "pandas.DataFrame":
+          policies: Sequence[type] = (), twice: bool = False, progress: Progress | None = None,
+          checking: Progress | None = None) -> "pandas.DataFrame":
     """Runs the grid and returns a pandas.DataFrame, one row per point in the grid's order.
 
     out: a folder for results.parquet, results.csv, report.html and the store of the points (store.py). resume: keeps finished points whose
     identity (identity.py) is still the same. adopt: beside it, points of before the store. A point that fails, or is refused where others
     are not, becomes a row with status "failed". on: "local", "dask", "dask:ADDRESS" or "slurm:FILE". limits: time and tries of each point.
     traces: points, or "all", to be run with a trace in out/traces. device, models, policies: as in run(). twice: runs each point again, and
-    it has failed where a policy decides otherwise.
+    it has failed where a policy decides otherwise. checking: told as `progress` is, while points are checked before the first one runs.
     """
     if resume and out is None:
         raise ConfigError("a sweep can only be resumed from a folder (out)")
@@ -52,7 +53,8 @@ def sweep(experiment: Experiment, *, out: Path | None = None, workers: int | Non
     listed = [(label, point, {key: where.at(*step) for key, step in steps.items()}) for label, point, steps in points]
     wanted = traced(traces, len(points), out)
     jobs = run_points(experiment, listed, out=out, workers=workers, on=f"dask:{dask}" if dask else on, resume=resume, adopt=adopt,
-                      overrides=fixed, machine=machine, models=models, policies=policies, twice=twice, limits=limits, progress=progress)
+                      overrides=fixed, machine=machine, models=models, policies=policies, twice=twice, limits=limits, progress=progress,
+                      checking=checking)
     frame = table_of(jobs, stored=out is not None)
     if base.get("metrics"):
         frame.attrs["metrics"] = base["metrics"]

@@ -102,3 +102,9 @@ def test_an_adoption_that_was_ended_goes_on(fake, tmp_path, monkeypatch):
     assert runs(tmp_path) == before and len(store.rows("o")) == 4
     vitro.sweep(path, out="o", resume=True)
     assert runs(tmp_path) == before
+
+
+def test_all_points_are_checked_before_the_first_one_runs_and_both_are_told(fake):
+    told = []
+    vitro.sweep(SWEEP, workers=1, checking=lambda *at: told.append(("checked", *at)), progress=lambda *at: told.append(("ran", *at)))
+    assert told == [*(("checked", done, 4) for done in range(1, 5)), *(("ran", done, 4) for done in range(5))]
