@@ -33,7 +33,7 @@ Node Node::null(Origin origin) {
 Node Node::list(std::vector<Node> items, Origin origin) {
   Node node;
   node.kind_ = Kind::list;
-  node.items_ = std::move(items);
+  if (!items.empty()) node.items_ = std::make_shared<std::vector<Node>>(std::move(items));
   node.origin_ = std::move(origin);
   return node;
 }
@@ -41,13 +41,32 @@ Node Node::list(std::vector<Node> items, Origin origin) {
 Node Node::map(std::vector<Entry> entries, Origin origin) {
   Node node;
   node.kind_ = Kind::map;
-  node.entries_ = std::move(entries);
+  if (!entries.empty()) node.entries_ = std::make_shared<std::vector<Entry>>(std::move(entries));
   node.origin_ = std::move(origin);
   return node;
 }
 
+const std::vector<Node>& Node::items() const& {
+  static const std::vector<Node> none;
+  return items_ ? *items_ : none;
+}
+
+const std::vector<Node::Entry>& Node::entries() const& {
+  static const std::vector<Entry> none;
+  return entries_ ? *entries_ : none;
+}
+
+std::vector<Node::Entry>& Node::own_entries() {
+  if (!entries_) {
+    entries_ = std::make_shared<std::vector<Entry>>();
+  } else if (entries_.use_count() > 1) {
+    entries_ = std::make_shared<std::vector<Entry>>(*entries_);
+  }
+  return *entries_;
+}
+
 const Node* Node::find(std::string_view key) const {
-  for (const auto& [name, value] : entries_) {
+  for (const auto& [name, value] : entries()) {
     if (name == key) return &value;
   }
   return nullptr;
@@ -56,12 +75,13 @@ const Node* Node::find(std::string_view key) const {
 void Node::set(std::string_view key, Node value) {
   if (kind_ == Kind::null) kind_ = Kind::map;
   VITRO_CHECK(kind_ == Kind::map, "set() needs a map");
-  for (auto& [name, old] : entries_) {
+  std::vector<Entry>& entries = own_entries();
+  for (auto& [name, old] : entries) {
     if (name != key) continue;
     old = std::move(value);
     return;
   }
-  entries_.emplace_back(std::string(key), std::move(value));
+  entries.emplace_back(std::string(key), std::move(value));
 }
 
 void Node::set_path(std::string_view dotted, Node value) {

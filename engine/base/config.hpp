@@ -23,7 +23,8 @@ struct Origin {
   std::string str() const;  // "phone.yaml:14", or "(default)" without a file
 };
 
-// One value of a YAML or JSON document. Scalars keep their text; typing happens where the meaning is known.
+// One value of a YAML or JSON document. Scalars keep their text; typing happens where the meaning is known. Copies share what is in a list
+// or a map until one of them changes it, so a pointer into a node is valid until that node or its owner is changed.
 class Node {
  public:
   enum class Kind : std::uint8_t { null, scalar, list, map };
@@ -47,21 +48,23 @@ class Node {
   const std::string& written_as() const { return written_as_; }
   void set_written_as(std::string key) { written_as_ = std::move(key); }
   bool quoted() const { return quoted_; }  // a quoted scalar is text, even if it looks like a number
-  const std::vector<Node>& items() const& { return items_; }
-  const std::vector<Entry>& entries() const& { return entries_; }  // in file order
+  const std::vector<Node>& items() const&;
+  const std::vector<Entry>& entries() const&;                      // in file order
   const Node* find(std::string_view key) const;                    // null when absent or not a map
   void set(std::string_view key, Node value);                      // adds or replaces; a null node becomes a map
   void set_path(std::string_view dotted, Node value);              // "memory.ffn_in_dram"; makes maps on the way
   const Node* find_path(std::string_view dotted) const;
 
-  std::string to_json(int indent = -1) const;  // unquoted numbers, booleans and null stay what they are
+  std::string to_json() const;  // unquoted numbers, booleans and null stay what they are
 
  private:
+  std::vector<Entry>& own_entries();  // that no other node has
+
   Kind kind_ = Kind::null;
   bool quoted_ = false;
   std::string text_, written_as_;
-  std::vector<Node> items_;
-  std::vector<Entry> entries_;
+  std::shared_ptr<std::vector<Node>> items_;     // null: none
+  std::shared_ptr<std::vector<Entry>> entries_;  // null: none
   Origin origin_;
 };
 

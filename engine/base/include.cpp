@@ -62,6 +62,11 @@ Node parsed_file(const std::string& path) {
   return files.parse(path);
 }
 
+bool has_include(const Node& node) {
+  const auto is_or_has = [](const Node::Entry& entry) { return entry.first == "include" || has_include(entry.second); };
+  return std::ranges::any_of(node.items(), has_include) || std::ranges::any_of(node.entries(), is_or_has);
+}
+
 class Loader {
  public:
   Node load(const std::string& path) {
@@ -73,12 +78,12 @@ class Loader {
 
  private:
   Node expand(const Node& node, const fs::path& folder, const std::string& name) {
+    if (!has_include(node)) return node;
     if (node.is_list()) {
       std::vector<Node> items;
       for (const Node& item : node.items()) items.push_back(expand(item, folder, name));
       return Node::list(std::move(items), node.origin());
     }
-    if (!node.is_map()) return node;
     Node out = Node::map({}, node.origin());
     std::vector<Node::Entry> own;
     for (const auto& [key, value] : node.entries()) {

@@ -5,6 +5,7 @@
 #include "engine/base/file.hpp"
 #include "engine/base/json_value.hpp"
 #include "engine/base/tree_builder.hpp"
+#include "engine/base/utf8.hpp"
 
 namespace vitro {
 namespace {
@@ -105,6 +106,38 @@ bool may_be_literal(const std::string& text) {
   return !text.empty() && kFirst.find(text.front()) != kFirst.npos;
 }
 
+// Digits that a parser would read as an integer and print alike.
+bool is_plain_integer(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return !text.empty() && text.size() <= 18 && text.front() != '0' && std::ranges::all_of(text, is_digit);
+}
+
+// What Json::dump() makes of to_json_value(), without a tree of the library in between, which costs several times as much.
+void append_json(std::string& out, const Node& node) {
+  if (node.is_null()) {
+    out += "null";
+  } else if (node.is_scalar()) {
+    if (node.quoted() || !may_be_literal(node.text())) return append_json_string(out, node.text());
+    out += is_plain_integer(node.text()) ? node.text() : to_json_value(node).dump(-1, ' ', false, Json::error_handler_t::replace);
+  } else {
+    out += node.is_list() ? '[' : '{';
+    const std::size_t first = out.size();
+    const auto separate = [&] { out += out.size() == first ? "" : ","; };
+    for (const Node& item : node.items()) {
+      separate();
+      append_json(out, item);
+    }
+    for (const auto& [key, value] : node.entries()) {
+      separate();
+      append_json_string(out, key);
+      out += ':';
+      append_json(out, value);
+    }
+    out += node.is_list() ? ']' : '}';
+  }
+}
+
 }  // namespace
 
 Json to_json_value(const Node& node) {
@@ -134,8 +167,33 @@ Json to_json_value(const Node& node) {
   return nullptr;
 }
 
+void append_json_string(std::string& out, std::string_view text) {
+  const std::size_t start = out.size();
+  out += '"';
+  std::size_t from = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    const Utf8Symbol symbol = front_symbol(text.substr(i));
+    if (symbol.code_point < 0x20) {  // a control character, or no UTF-8: rare, and the library's own
+      out.resize(start);
+      out += Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+      return;
+    }
+    if (c == '"' || c == '\\') {
+      out.append(text, from, i - from) += '\\';
+      from = i;
+    }
+    i += symbol.length;
+  }
+  out.append(text, from) += '"';
+}
+
 // Text that is no UTF-8 (YAML lets it through) is written with U+FFFD in place of what is malformed.
-std::string Node::to_json(int indent) const { return to_json_value(*this).dump(indent, ' ', false, Json::error_handler_t::replace); }
+std::string Node::to_json() const {
+  std::string out;
+  append_json(out, *this);
+  return out;
+}
 
 Node parse_json(std::string_view text, std::string_view name) {
   Events events(text, name);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -12,6 +13,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kShipped = "vitro:";
 std::string data_folder;
+
+bool names_path(const Node& tree, std::string_view key) {
+  return std::ranges::any_of(tree.entries(), [key](const Node::Entry& entry) {
+    const auto& [name, value] = entry;
+    return (value.is_scalar() && name == key) || (value.is_map() && names_path(value, key));
+  });
+}
 
 }  // namespace
 
@@ -46,6 +54,7 @@ std::string path_named_by(const Node& value) {
 
 Node with_absolute_paths(const Node& tree, std::string_view key) {
   Node out = tree;
+  if (!names_path(tree, key)) return out;
   for (const auto& [name, value] : tree.entries()) {
     if (value.is_map()) out.set(name, with_absolute_paths(value, key));
     if (value.is_scalar() && name == key) out.set(name, Node::scalar(path_named_by(value), value.origin(), true));

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "engine/base/check.hpp"
+#include "engine/base/json_value.hpp"
 
 namespace vitro {
 namespace {
@@ -123,30 +125,43 @@ class Unpacker final : public Json::json_sax_t {
 };
 
 // around: the file of what holds the node.
-Json packed(const Node& node, const std::string* around) {
+void append_packed(std::string& out, const Node& node, const std::string* around) {
   const std::string* file = node.origin().file.get();
   const bool same = file && around && (file == around || *file == *around);
-  Json::object_t tree;
-  tree.reserve(4);  // a map that grows copies what is in it
-  tree.emplace_back("at", same ? ":" + std::to_string(node.origin().line) : node.origin().str());
-  if (!node.written_as().empty()) tree.emplace_back("as", node.written_as());
-  if (node.is_scalar()) {
-    tree.emplace_back("text", node.text());
-    tree.emplace_back("quoted", node.quoted());
+  out += R"({"at":)";
+  append_json_string(out, same ? ":" + std::to_string(node.origin().line) : node.origin().str());
+  if (!node.written_as().empty()) {
+    out += R"(,"as":)";
+    append_json_string(out, node.written_as());
   }
-  if (node.is_scalar() || node.is_null()) return tree;
-  if (node.is_list()) tree.emplace_back("items", node.items().size());
-  Json::object_t inner;
-  inner.reserve(node.entries().size() + node.items().size());
-  for (const auto& [key, value] : node.entries()) inner.emplace_back(key, packed(value, file));
-  for (std::size_t i = 0; i < node.items().size(); ++i) inner.emplace_back(std::to_string(i), packed(node.items()[i], file));
-  tree.emplace_back("of", std::move(inner));
-  return tree;
+  if (node.is_scalar()) {
+    out += R"(,"text":)";
+    append_json_string(out, node.text());
+    out += node.quoted() ? R"(,"quoted":true)" : R"(,"quoted":false)";
+  } else if (!node.is_null()) {
+    if (node.is_list()) out += R"(,"items":)" + std::to_string(node.items().size());
+    out += R"(,"of":{)";
+    const std::size_t first = out.size();
+    const auto append = [&](std::string_view key, const Node& value) {
+      if (out.size() != first) out += ',';
+      append_json_string(out, key);
+      out += ':';
+      append_packed(out, value, file);
+    };
+    for (const auto& [key, value] : node.entries()) append(key, value);
+    for (std::size_t i = 0; i < node.items().size(); ++i) append(std::to_string(i), node.items()[i]);
+    out += '}';
+  }
+  out += '}';
 }
 
 }  // namespace
 
-Json packed_tree(const Node& node) { return packed(node, nullptr); }
+std::string packed_tree(const Node& node) {
+  std::string out;
+  append_packed(out, node, nullptr);
+  return out;
+}
 
 Node unpacked_tree(std::string_view text) {
   Unpacker unpacker;

@@ -18,6 +18,7 @@
 #include "engine/app/session.hpp"
 #include "engine/app/smallest_budget.hpp"
 #include "engine/base/file.hpp"
+#include "engine/base/json_value.hpp"
 #include "engine/host/host_executor.hpp"
 #include "engine/kernels/bench.hpp"
 #include "module.hpp"
@@ -71,8 +72,9 @@ std::string compose_text(const std::string& source, const std::string& name, boo
                          const std::string& machine) {
   const Node given = composed(source, name, is_path, overrides, machine);
   const Node resolved = read_experiment(given).resolved;
-  const Json tree = to_text(packed_tree(given));
-  return fmt::format(R"({{"given": {}, "resolved": {}, "tree": {}}})", given.to_json(), resolved.to_json(), tree.dump());
+  std::string tree;
+  append_json_string(tree, packed_tree(given));
+  return fmt::format(R"({{"given": {}, "resolved": {}, "tree": {}}})", given.to_json(), resolved.to_json(), tree);
 }
 
 Experiment experiment_of(const std::string& tree) { return read_experiment(unpacked_tree(tree)); }
@@ -85,7 +87,7 @@ bool follows_activations(const std::string& tree) { return experiment_of(tree).e
 // Of any YAML file.
 std::string yaml_as_json(const std::string& text, const std::string& name) { return parse_yaml(text, name).to_json(); }
 
-std::string file_origins(const std::string& path) { return to_text(packed_tree(load_yaml(path))); }
+std::string file_origins(const std::string& path) { return packed_tree(load_yaml(path)); }
 
 std::string run(const std::string& tree, const std::optional<std::string>& out_dir, const py::list& models, const py::object& scorer,
                 const py::list& policies) {

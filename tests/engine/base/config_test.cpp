@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
+#include "engine/base/json_value.hpp"
+#include "engine/base/rng.hpp"
+
 namespace vitro {
 namespace {
 
@@ -49,6 +54,48 @@ TEST(Json, keys_given_twice_and_depth_are_refused) {
 TEST(Json, what_is_read_is_written_back) {
   const std::string text = R"({"a":1,"b":"1","c":[true,null,"x\ny"],"d":{"e":2.5,"f":18446744073709551615}})";
   EXPECT_EQ(parse_json(text, "x").to_json(), text);
+}
+
+// Of few letters, so that quotes, escapes, numbers, symbols of several bytes, and bytes that are no UTF-8 stand side by side.
+std::string drawn_text(Rng& rng) {
+  constexpr std::string_view kPieces[] = {"a", "\"", "\\", "\n", "\x01", "\x7f", "0", "1", "7", "-", ".", "e", " ", "true", "null",
+                                          "\xc2\xb5", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xc2", "\xff", "\xed\xa0\x80"};
+  std::string text;
+  for (std::uint64_t left = rng.below(6); left > 0; --left) text += kPieces[rng.below(std::size(kPieces))];
+  return text;
+}
+
+Node drawn_tree(Rng& rng, int depth) {
+  const std::uint64_t kind = rng.below(depth > 0 ? 5 : 3);
+  if (kind == 0) return {};
+  if (kind < 3) return Node::scalar(drawn_text(rng), {}, kind == 1);
+  std::vector<Node> items;
+  std::vector<Node::Entry> entries;
+  for (std::uint64_t i = rng.below(4); i > 0; --i) {
+    items.push_back(drawn_tree(rng, depth - 1));
+    entries.emplace_back(drawn_text(rng) + std::to_string(i), drawn_tree(rng, depth - 1));
+  }
+  return kind == 3 ? Node::list(std::move(items)) : Node::map(std::move(entries));
+}
+
+TEST(Json, is_written_as_the_library_writes_it) {
+  Rng rng(1);
+  for (int i = 0; i < 3000; ++i) {
+    const Node node = drawn_tree(rng, 3);
+    EXPECT_EQ(node.to_json(), to_json_value(node).dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  }
+}
+
+TEST(Node, a_change_of_a_copy_changes_no_other) {
+  const Node node = parse_json(R"({"a": {"b": {"c": 1}, "d": [1, 2]}})", "x");
+  const std::string before = node.to_json();
+  Node copy = node, inner = *node.find("a"), copied = copy;
+  copy.set_path("a.b.c", Node::scalar("2"));
+  inner.set("d", Node());
+  EXPECT_EQ(copy.to_json(), R"({"a":{"b":{"c":2},"d":[1,2]}})");
+  EXPECT_EQ(inner.to_json(), R"({"b":{"c":1},"d":null})");
+  EXPECT_EQ(copied.to_json(), before);
+  EXPECT_EQ(node.to_json(), before);
 }
 
 // Texts that begin as a literal does, and texts around which a parser would pass over blanks.
