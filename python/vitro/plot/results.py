@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize, to_hex
 from matplotlib.figure import Figure
 
 from ..errors import ConfigError
@@ -114,7 +116,8 @@ def energy_of(case: str, result: Any, by: str = "part") -> dict[str, float]:
 def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading: tuple[str, str, float] | None = None,
            over: str | None = None) -> Figure:
     """A sweep's metric: a line per combination of the other keys if some key is a number, bars per point otherwise. Where hardly two points
-    share a line, as in a random design, a panel per key.
+    share a line, as in a random design, or there are more lines than a legend can hold, a panel per key; but if these lines differ in one
+    number alone, it is their shade.
 
     frame: the table of `vitro.sweep`. keys: the swept keys, or ["label"]. reading: (label, unit, factor). over: a key whose values are
     draws, such as "workload.seed": points that differ in it alone are one, their mean, with a bar of its two-sided 95 % t-interval.
@@ -138,23 +141,30 @@ def series(frame: "pandas.DataFrame", keys: Sequence[str], metric: str, reading:
         return figure
     axis, *rest = sorted(numeric, key=lambda key: -shown[key].nunique()) + [key for key in keys if key not in numeric]
     groups = list(shown.groupby(rest, dropna=False, sort=False)) if rest else [((), shown)]
-    if len(groups) > len(WORK) and 2 * len(groups) > len(shown):
-        return _scattered(shown, [axis, *rest], shown[metric] * factor, named)
     import pandas
+    many = len(groups) > 2 * len(WORK)
+    shade, colors = None, WORK * 2
+    if many and len(rest) == 1 and (numbers := numbers_of(pandas.Series([part[rest[0]].iloc[0] for _, part in groups]))) is not None:
+        shade = ScalarMappable(Normalize(numbers.min(), numbers.max()), "cividis")
+        colors = [to_hex(color) for color in shade.to_rgba(numbers)]
+    if (len(groups) > len(WORK) and 2 * len(groups) > len(shown)) or (many and shade is None):
+        return _scattered(shown, [axis, *rest], shown[metric] * factor, named)
     figure, (ax,) = axes_of(height=3.0)
     ends = [key.rpartition(".")[2] for key in rest]  # what a key is called in a legend, unless another one ends alike
     called = [end if ends.count(end) == 1 else key for end, key in zip(ends, rest)]
     longest = 0
-    for color, (case, part) in zip(WORK * 20, groups):
+    for color, (case, part) in zip(colors, groups):
         numbers = numpy.asarray(numbers_of(part[axis]))  # a column of numbers, or it would be none of the axes
         order = numpy.argsort(numbers, kind="stable")
         label = ", ".join(f"{key} {'–' if pandas.isna(value) else value}" for key, value in zip(called, case))
         longest = max(longest, len(label))
         values = part[metric].to_numpy()[order] * factor
         half = None if over is None else part[_HALF].to_numpy()[order] * factor
-        ax.errorbar(numbers[order], values, half, fmt="o-", capsize=3, color=color, markersize=4, label=label)
+        ax.errorbar(numbers[order], values, half, fmt="o-" if shade is None else "-", capsize=3, color=color, markersize=4, label=label)
     ax.set(xlabel=with_unit(axis, shown[axis]), ylabel=named, ylim=(0, None))
-    if rest:
+    if shade is not None:
+        figure.colorbar(shade, ax=ax, label=with_unit(rest[0], shown[rest[0]]))
+    elif rest:
         figure.legend(loc="outside upper right", ncols=min(3, max(1, _LEGEND // (longest + 6))), handlelength=1)
     return figure
 

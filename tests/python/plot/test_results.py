@@ -44,3 +44,17 @@ def test_points_that_share_no_line_have_a_panel_for_each_key():
     figure = plot.series(frame, KEYS, "decode_tokens_per_s")
     assert sorted(ax.get_xlabel() for ax in figure.axes) == ["engine.io_depth", "engine.policy", "memory.budget (MiB)"]
     assert not figure.legends and all(len(ax.lines) == 1 and len(ax.lines[0].get_xdata()) == 30 for ax in figure.axes)
+
+
+def test_of_many_lines_that_differ_in_one_number_each_has_a_shade():
+    frame = table((f"{budget} MiB", depth, "mmap") for budget in range(1, 31) for depth in range(1, 21))
+    figure = plot.series(frame, KEYS[:2], "decode_tokens_per_s")
+    ax, bar = figure.axes
+    assert not figure.legends and len(ax.lines) == 20 and len({line.get_color() for line in ax.lines}) == 20
+    assert bar.get_ylabel() == "engine.io_depth" and bar.get_ylim() == (1, 20)
+
+
+def test_more_lines_than_a_legend_holds_become_a_panel_for_each_key():
+    frame = table((f"{budget} MiB", depth, policy) for budget in range(1, 31) for depth in range(1, 11) for policy in ("mmap", "dense"))
+    figure = plot.series(frame, KEYS, "decode_tokens_per_s")
+    assert not figure.legends and len(figure.axes) == 3
