@@ -138,7 +138,11 @@ def pytest(every):
     # In the order of tests/python/conftest.py, not those of most tests first.
     command = [sys.executable, "-m", "pytest", "--tb=short", f"-n{CORES + CORES // 2}", "--dist=loadfile", "--no-loadscope-reorder",
                f"--junitxml={report}", *([] if every else ["-m", "not all"]), "tests/tidy", "tests/python"]
-    run = subprocess.run(command, cwd=ROOT, env=os.environ | {"VITRO_ALL_BUILT": "1"}, capture_output=True, text=True)
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
+        "VITRO_ALL_BUILT": "1",
+        "PYTHONPYCACHEPREFIX": str(ROOT / "build" / "pycache"),  # each file is compiled once, not by every process
+        "OPENBLAS_NUM_THREADS": "1"}                             # NumPy's threads would wait for work by spinning
+    run = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True)
     tally = junit(report, "pytest") if report.exists() else Tally()
     if run.returncode and tally.failed == 0:
         tally.fail("pytest", tail(run.stdout + run.stderr))

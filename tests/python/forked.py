@@ -3,6 +3,7 @@
 `Server` runs this file as a program. It loads every command once, and forks for each request; the child takes the request's folder,
 environment, input and output and leaves as `python -m vitro` does.
 """
+import atexit
 import contextlib
 import gc
 import importlib
@@ -90,8 +91,21 @@ def load(packages):
     return main
 
 
+def leave(main):
+    """As an interpreter does, but for taking itself down object by object: a third of a short command's time."""
+    try:
+        code = main()
+    except SystemExit as exit:
+        code = exit.code
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
+
+
 if __name__ == "__main__":
     main = load(sys.argv[1:])
     if task := serve():
         become(task)
-        sys.exit(main())
+        leave(main)

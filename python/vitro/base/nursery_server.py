@@ -85,8 +85,10 @@ def main():
     parent = os.getpid()
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         born = Server(connection).serve()
-    if born:
-        worker.main(parent)
+    if born and worker.main(parent):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # to take the interpreter down object by object is a fifth of a short run's time
 
 
 if __name__ == "__main__":

@@ -12,12 +12,13 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent=None):
-    """parent: the process that it was forked from, if it was."""
+    """parent: the process that it was forked from, if it was. -> whether it ran nothing of the caller's own, which may have something to
+    do at the end of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the parent decides
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as processes expect it that this one starts
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # no simulation outlives the one who asked for it
     if parent is not None and os.getppid() != parent:
-        return
+        return True
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")  # as JSON is, whatever the locale
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     getattr(native.module(), "exit_when_memory_ends", lambda: None)()  # a stand-in has no memory of its own to end
@@ -31,6 +32,7 @@ def main(parent=None):
         reply = json.dumps({"error": type(error).__name__, "message": str(error)})
     with replies:
         replies.write(reply)
+    return not request["attached"]
 
 
 def _attached(attachments):
