@@ -2,6 +2,7 @@
 import json
 import os
 import sys
+import textwrap
 import time
 from contextlib import contextmanager
 
@@ -58,7 +59,12 @@ def progress(label):
                    TextColumn("{task.fields[left]}"))
         with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
             task = bar.add_task(label, total=None, left="")
-            yield Report(label, lambda name, done, total, left: bar.update(task, description=name, completed=done, total=total, left=left))
+
+            def row(name, done, total, left):
+                if bar.tasks[0].description != name:  # a count that is through stays so for rich, whatever is counted next
+                    bar.reset(task, description=name)
+                bar.update(task, completed=done, total=total, left=left)
+            yield Report(label, row)
         return
     spoken = time.monotonic()
 
@@ -70,20 +76,37 @@ def progress(label):
     yield Report(label, line)
 
 
+def folded(heads, widest, room):
+    """-> heads in as few lines as let a table fit, and the blanks beside each cell; None where its cells alone do not. widest: of the
+    cells of each column. room: columns of the terminal. A head of six letters stays whole where there is room for it."""
+    for padding, whole in ((1, 6), (0, 6), (0, 1)):
+        for lines in range(1, 8):
+            widths = [max(cell, min(len(head), whole), -(-len(head) // lines)) for head, cell in zip(heads, widest)]
+            if sum(widths) + (1 + 2 * padding) * len(heads) + 1 <= room:
+                return ["\n".join(textwrap.wrap(head, max(width, 1))) for head, width in zip(heads, widths)], padding
+    return None
+
+
 def table(title, columns, rows, *, caption=None):
     """columns: names, with a leading ">" for right-aligned ones. rows: lists of texts."""
     if sys.stdout.isatty():
         from rich import box
         from rich.console import Console
         from rich.table import Table
-        grid = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, title_style="bold", caption_style="dim", title_justify="left",
-                     caption_justify="left")
-        for name in columns:
-            grid.add_column(name.lstrip(">"), justify="right" if name.startswith(">") else "left")
-        for row in rows:
-            grid.add_row(*map(str, row))
-        Console().print(grid)
-        return
+        console = Console()
+        widest = [max((len(part) for row in rows for part in ([str(row[index])] if name.startswith(">") else str(row[index]).split())),
+                      default=0) for index, name in enumerate(columns)]  # of numbers, and of the words of texts, which are wrapped
+        if fits := folded([name.lstrip(">") for name in columns], widest, console.width):
+            heads, padding = fits
+            grid = Table(title=title, caption=caption, box=box.SIMPLE_HEAD, padding=(0, padding), title_style="bold", caption_style="dim",
+                         title_justify="left", caption_justify="left")
+            for name, head in zip(columns, heads):
+                number = name.startswith(">")
+                grid.add_column(head, justify="right" if number else "left", no_wrap=number, overflow="fold")
+            for row in rows:
+                grid.add_row(*map(str, row))
+            console.print(grid)
+            return
     cells = [[name.lstrip(">") for name in columns], *[[str(cell) for cell in row] for row in rows]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(columns))]
     lines = ["  ".join(cell.rjust(width) if name.startswith(">") else cell.ljust(width)
