@@ -15,7 +15,7 @@ from vitro.running import experiments
 MODEL = ROOT / "configs/models/embedded/stories-reglu-3m.f16.gguf"
 # A stand-in whose calls would leave traces behind, were they in one process.
 MODULE = """
-import json, os, random, time
+import ctypes, json, os, random, time
 class ConfigError(Exception): pass
 class RunError(Exception): pass
 calls = []
@@ -29,6 +29,10 @@ def sleep(seconds): time.sleep(seconds)
 def crash(): os.kill(os.getpid(), 11)
 def open_files(): return len(os.listdir("/proc/self/fd"))
 def variable(name): return os.environ.get(name)
+def write_as_a_plugin_does(path):
+    libc = ctypes.CDLL(None)
+    libc.fopen.restype = ctypes.c_void_p
+    libc.fputs(b"its last line", ctypes.c_void_p(libc.fopen(path.encode(), b"w")))
 """
 
 TINY = """
@@ -83,6 +87,11 @@ def test_children_hold_no_files_of_others(group):
     assert forked(group, "open_files") == alone
     for thread in waiting:
         thread.join()
+
+
+def test_what_a_plugin_has_not_yet_written_is_not_lost_with_the_child(group, tmp_path):
+    forked(group, "write_as_a_plugin_does", str(tmp_path / "log"))
+    assert (tmp_path / "log").read_text() == "its last line"
 
 
 def test_another_environment_is_not_that_of_the_nursery(group):
