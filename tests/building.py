@@ -28,8 +28,9 @@ class Tally:
         self.failures += other.failures
 
 
-def built(preset, log, wanted=None, programs=None):
-    """Configures, and builds `programs`, or the tests whose names match. -> names of these tests, and a tally of what failed or None."""
+def built(preset, log, wanted=None, programs=None, idle=False):
+    """Configures, and builds `programs`, or the tests whose names match. -> names of these tests, and a tally of what failed or None.
+    idle: only when no other process wants the cores."""
     build = ROOT / "build" / preset
     with open(log, "w") as out:
         if subprocess.run(["cmake", "-S", ROOT, "--preset", preset], stdout=out, stderr=subprocess.STDOUT, cwd=ROOT).returncode:
@@ -41,7 +42,8 @@ def built(preset, log, wanted=None, programs=None):
             programs = programs(build)
         if not programs:
             return [], broken(preset, "has no such program", log)
-        if subprocess.run(["ninja", "-C", build, *programs], stdout=out, stderr=subprocess.STDOUT).returncode:
+        ninja = [*(("nice", "-n", "19") if idle else ()), "ninja", "-C", build]
+        if subprocess.run([*ninja, *programs], stdout=out, stderr=subprocess.STDOUT).returncode:
             return [], broken(preset, "does not build", log)
     return names, None
 

@@ -3,10 +3,11 @@
 Stages: the release build's C++ tests, the Python tests (tests/tidy among them), and a smoke run: the parts that parse files
 with the address sanitizer, and those that have threads with the thread sanitizer. With --all, also the Python tests that
 measure committed tables again, and instead of the smoke run all C++ tests under sanitizers and on emulated aarch64, and a
-short run of each fuzzer. A case counts once per stage that ran it. The last line is `N passed, N failed, N skipped`; the
-exit code is 1 when something failed.
+short run of each fuzzer. What the smoke run needs is built beside the stages before it. A case counts once per stage that ran it.
+The last line is `N passed, N failed, N skipped`; the exit code is 1 when something failed.
 """
 import argparse
+import functools
 import os
 import re
 import subprocess
@@ -21,8 +22,7 @@ from soak import soak
 
 # The thread sanitizer is for tests of what has threads, and a whole run on the real machine (`vitro-device`).
 TSAN = re.compile(r"^(host|machine)_test|^vitro-device$")
-PARSE = re.compile(r"^(base|model|traces)_test(\.1)?$")
-THREADS = re.compile(r"^(host|machine)_test(\.1)?$")
+SMOKE = {"asan": re.compile(r"^(base|model|traces)_test(\.1)?$"), "tsan": re.compile(r"^(host|machine)_test(\.1)?$")}
 # An emulated processor is for what depends on the processor: kernels, operators and threads, and a whole run (`vitro-device`).
 AARCH64 = re.compile(r"^(base|tensor|ops|kernels|machine|host)_test|^vitro-device$")
 QUICK, ALL = ("release", "pytest", "smoke"), ("release", "aarch64", "pytest", "asan", "tsan", "fuzz")
@@ -33,8 +33,8 @@ CORES = len(os.sched_getaffinity(0))
 def main():
     # Python tests run what aarch64 builds, if it is there.
     stages = {"release": lambda: ctest("release", every=options.all), "aarch64": lambda: sanitizer("aarch64", AARCH64),
-              "pytest": lambda: pytest(options.all), "smoke": smoke, "asan": lambda: sanitizer("asan"),
-              "tsan": lambda: sanitizer("tsan", TSAN), "fuzz": fuzz}
+              "pytest": lambda: pytest(options.all), "smoke": lambda: smoke(beside.submit(built_for_smoke).result()),
+              "asan": lambda: sanitizer("asan"), "tsan": lambda: sanitizer("tsan", TSAN), "fuzz": fuzz}
     parser = argparse.ArgumentParser(prog="./vitro test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help=f"every test: {', '.join(ALL)}; without it {', '.join(QUICK)}")
     parser.add_argument("--only", metavar="STAGE,...", help=f"of {', '.join(stages)}")
@@ -49,6 +49,9 @@ def main():
     if options.soak:
         soak(options.soak, total)
         wanted = ()
+    beside = ThreadPoolExecutor(1)
+    if "smoke" in wanted:
+        beside.submit(built_for_smoke)
     for name, stage in stages.items():
         if name in wanted:
             began = time.monotonic()
@@ -73,9 +76,16 @@ def bill_of_materials():
     return failure("bill of materials", tail(run.stderr)) if run.returncode else Tally()
 
 
-def smoke():
-    tally = sanitizer("asan", PARSE)
-    tally.add(sanitizer("tsan", THREADS))
+@functools.cache
+def built_for_smoke():
+    """-> what built() says of each preset, once for all who ask. On cores that other stages leave idle."""
+    return {preset: built(preset, RESULTS / f"{preset}-build.log", wanted, idle=True) for preset, wanted in SMOKE.items()}
+
+
+def smoke(ready):
+    tally = Tally()
+    for preset, (names, wrong) in ready.items():
+        tally.add(wrong or ctest(preset, names))
     return tally
 
 

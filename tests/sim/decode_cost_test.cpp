@@ -68,8 +68,8 @@ TEST(DecodeCost, every_token_costs_the_same_few_calls) {
   EXPECT_EQ(posts, (three.posts - two.posts) / 100);
   EXPECT_EQ(two.reads, one.reads);  // all weights are in DRAM
   EXPECT_LE(runs, kUnits * kPhases);
-  EXPECT_LE(posts, (2 * kUnits + 1) * kPhases);  // each unit's task and its result, and one join
-  EXPECT_LE(events, 10 * runs);                  // hand-over, two posts, and two or three for each of its few calls
+  EXPECT_LE(posts, kUnits * kPhases);  // each unit's result
+  EXPECT_LE(events, 9 * runs);         // hand-over, one post, and two or three for each of its few calls
 }
 
 TEST(DecodeCost, a_chain_that_is_one_piece_costs_the_events_of_one_call) {

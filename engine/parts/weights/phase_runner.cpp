@@ -1,6 +1,10 @@
 #include "engine/parts/weights/phase_runner.hpp"
 
+#include <algorithm>
 #include <iterator>
+
+#include "engine/machine/run_together.hpp"
+#include "engine/parts/placement/placement.hpp"
 
 namespace vitro {
 
@@ -10,6 +14,13 @@ std::size_t operands_of(const Chain& chain) {
   std::size_t operands = 0;
   for (const KernelCall& call : chain) operands += call.in.size() + call.out.size();
   return operands;
+}
+
+bool on_cores(const UnitQueues& queues, const std::vector<ComputeUnit*>& units) {
+  for (std::size_t i = 0; i < queues.size(); ++i) {
+    if (!queues[i].empty() && !is_core(*units[i])) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -31,6 +42,7 @@ std::vector<Chain> whole_chains(std::vector<WorkItem> queue) {
 
 Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken) {
   residency_.plan(queues);
+  if (taken == nullptr && residency_.stays() && on_cores(queues, units)) co_return co_await run_at_once(&queues, &units);
   if (taken != nullptr) taken->assign(queues.size(), Picoseconds(0));
   std::vector<std::vector<Outcome>> per_unit(queues.size());
   TaskScope scope(machine_.executor);
@@ -41,6 +53,36 @@ Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<Compu
   std::vector<Outcome> all;
   for (auto& outcomes : per_unit) std::move(outcomes.begin(), outcomes.end(), std::back_inserter(all));
   co_return all;
+}
+
+Task<std::vector<Outcome>> PhaseRunner::run_at_once(UnitQueues* queues, const std::vector<ComputeUnit*>* units) {
+  RunTogether runs(machine_);
+  for (std::size_t i = 0; i < queues->size(); ++i) {
+    if (!(*queues)[i].empty()) runs.add(*(*units)[i], joined(&(*queues)[i], i, 0, (*queues)[i].size()));
+  }
+  const std::size_t chains = co_await runs.end();
+  std::vector<Outcome> all;
+  for (std::size_t i = 0; i < chains; ++i) {
+    RunResult result = runs.take(i);
+    result.status.or_throw();
+    std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(all));
+  }
+  co_return all;
+}
+
+// The calls of items in [begin, end) of a unit's queue, with their weights where they are.
+Chain PhaseRunner::joined(std::vector<WorkItem>* queue, std::size_t unit, std::size_t begin, std::size_t end) const {
+  std::size_t calls = 0;
+  for (std::size_t item = begin; item < end; ++item) calls += (*queue)[item].calls.size();
+  Chain chain = std::move((*queue)[begin].calls);
+  chain.reserve(calls);
+  residency_.bind(unit, begin, chain);
+  for (std::size_t item = begin + 1; item < end; ++item) {
+    Chain& next = (*queue)[item].calls;
+    residency_.bind(unit, item, next);
+    std::move(next.begin(), next.end(), std::back_inserter(chain));
+  }
+  return chain;
 }
 
 Task<void> PhaseRunner::run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope,
@@ -61,19 +103,12 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
     if (!residency_.ready(index, begin)) co_await residency_.fetch(index, begin, unit->caps().id);
     // Items that have nothing to wait for join the chain: a dispatch costs more than many of them. A graph binds so many operands.
     const bool static_graphs = unit->caps().static_graphs;
-    std::size_t operands = static_graphs ? operands_of((*queue)[begin].calls) : 0, calls = (*queue)[begin].calls.size();
+    std::size_t operands = static_graphs ? operands_of((*queue)[begin].calls) : 0;
     std::size_t end = begin + 1;
     for (; end < queue->size() && residency_.ready(index, end); ++end) {
       if (static_graphs && (operands += operands_of((*queue)[end].calls)) > kGraphOperands) break;
-      calls += (*queue)[end].calls.size();
     }
-    Chain chain = std::move((*queue)[begin].calls);
-    chain.reserve(calls);
-    residency_.bind(index, begin, chain);
-    for (std::size_t item = begin + 1; item < end; ++item) {
-      residency_.bind(index, item, (*queue)[item].calls);
-      std::move((*queue)[item].calls.begin(), (*queue)[item].calls.end(), std::back_inserter(chain));
-    }
+    Chain chain = joined(queue, index, begin, end);
     machine_.clock.charge(PolicyWork::submit, 1);
     RunResult result = co_await graphs_.run(unit, std::move(chain));
     result.status.or_throw();

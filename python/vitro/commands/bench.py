@@ -65,7 +65,7 @@ def _sim(smoke, progress):
             _row("sim.decode_7b_wall", long["result"]["simulated_s"] / long["wall_s"], "simulated s/s", 20),
             _row("sim.events_per_token", per_token["events"], "events", None),
             _row("sim.seam_calls_per_token", calls, "calls", units * phases),
-            _row("sim.posts_per_token", per_token["posts"], "posts", (2 * units + 1) * phases),
+            _row("sim.posts_per_token", per_token["posts"], "posts", units * phases),
             _row("sim.memory", long["peak_rss_bytes"] * mib, "MiB", short["peak_rss_bytes"] * mib),
             *(_offloaded(name, source.parent / f"{name}.yaml", {}, smoke, progress) for name in _OFFLOADED),
             *(_with_plan(name, words, smoke, progress) for name, words in _PLANNED.items()),
