@@ -41,6 +41,36 @@ TEST_F(HexagonMemory, weights_that_fit_are_shared_and_others_are_charged) {
               testing::ThrowsMessage<ConfigError>(testing::AllOf(HasSubstr("memory.budget"), HasSubstr("fixed in npu_mapped"))));
 }
 
+// TTS-NPU 8: an output matrix for which the first session has no room is in another one. No token depends on which share of it the worker
+// has.
+TEST_F(HexagonMemory, the_output_matrix_has_a_session_of_its_own) {
+  VITRO_NEEDS_HEXAGON();
+  session_ = 7 * MiB;  // seven eighths of it for weights: the 6 MiB of the layers, and no more
+  const auto run_with = [&](const char* share, std::map<std::uint32_t, Fault> faults = {}) {
+    const Json engine = {
+        {"policy", "npu_dense"}, {"units", {"cpu0", "hexagon"}}, {"activations", "fp16"}, {"placement", {{"head", share}}}};
+    return run_engine(engine, "f16", std::move(faults));
+  };
+  const auto sessions = [](const Json& result) {
+    const auto notes = result["notes"].get<std::vector<std::string>>();
+    return std::ranges::count(notes, "hexagon: 2 sessions");
+  };
+  const auto operators = [](const Json& result) { return result["counts"]["hexagon_operators"].get<std::uint32_t>(); };
+  const Json cores = run("cpu0", "f16", {}, "fp16"), layers = run_with("0%");
+  EXPECT_EQ(layers["tokens"], cores["tokens"]);
+  EXPECT_EQ(operators(layers), kTokens * 4 * 7);
+  EXPECT_EQ(sessions(layers), 0);
+  const Bytes vocabulary = 1024, width = 256;
+  for (const auto& [share, rows] : {std::pair{"50%", vocabulary / 2}, {"100%", vocabulary}}) {
+    const Json more = run_with(share);
+    EXPECT_EQ(more["tokens"], cores["tokens"]) << share;
+    EXPECT_EQ(operators(more), kTokens * (4 * 7 + 1)) << share;
+    EXPECT_EQ(more["counts"]["hexagon_copied_bytes"], rows * width * 2) << share;
+    EXPECT_EQ(sessions(more), 1) << share;
+  }
+  EXPECT_EQ(run_with("100%", {{kStruck, Fault::die}})["tokens"], cores["tokens"]);
+}
+
 // PowerInfer-2's hot neurons: gathered from the arena and computed by the worker, with the bits of the core that takes over if it is lost.
 TEST_F(HexagonMemory, hot_neurons_are_computed_by_the_worker) {
   VITRO_NEEDS_HEXAGON();
