@@ -32,9 +32,9 @@ endfunction()
 # In these, window scheduling, which clang 19 tries on loops that it can not pipeline, takes most of the time and changes no instruction.
 set(without_windows attention_work rounded_kernels)
 set(objects)
-foreach(file attention_kernels attention_work block_kernels block_work dma freestanding half_kernels layout_kernels lut_kernels
-        lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels stage_threads
-        stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
+foreach(file add_kernels add_work attention_kernels attention_work block_kernels block_work dma freestanding half_kernels
+        layout_kernels lut_kernels lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels
+        stage_threads stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels)
   if(file IN_LIST without_windows)
     hexagon_object(${source}/hvx_worker/${file}.cpp ${folder} -mllvm -window-sched=off)
   else()

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/hexagon/add_layout.hpp"
 #include "engine/kernels/hexagon/block_layout.hpp"
 #include "engine/kernels/hexagon/lut_layout.hpp"
 
@@ -94,6 +95,30 @@ std::optional<StagePlan> plan_blocks(const Operator& op, Bytes stored, const Sta
   return plan_of(op, chosen, chosen.rows, shape.part(), buffers, options.threads);
 }
 
+// Of sums of rows: as many rows at a time as a group has bytes for, and sums that stay in TCM for all of them.
+std::optional<StagePlan> plan_add(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers) {
+  const auto room_of = [&](std::uint32_t rows) {
+    StageRoom room;
+    room.activations = std::uint64_t{rows} * op.rows * sizeof(float);
+    room.result = std::uint64_t{rows} * op.columns * sizeof(float);
+    room.sums = made_bytes(options.threads) + kVectorBytes;
+    room.in = row_pitch(op, op.columns);
+    room.streamed = stored > 0 ? stored : room.in;
+    return room;
+  };
+  const StageChoice chosen =
+      choose_stages({op.batch, op.rows, 1, kAddedTogether, 0, 0}, {options.tcm, options.group, buffers, kVectorBytes}, room_of);
+  if (!chosen.fits) return {};
+  return plan_of(op, chosen, chosen.rows, op.columns, buffers, options.threads);
+}
+
+// Those whose plans fit by fewer rows of activations alone.
+std::optional<StagePlan> plan_of_kind(const Operator& op, Bytes stored, const StageOptions& options, std::uint32_t buffers) {
+  return adds_rows(op.kind) ? plan_add(op, stored, options, buffers)
+         : is_lut(op.kind)  ? plan_lut(op, options, buffers)
+                            : plan_blocks(op, stored, options, buffers);
+}
+
 bool has_stages(const Operator& op) { return is_staged(op.kind) || op.kind == Kind::attention; }
 
 std::uint64_t steps_of(const Operator& op) { return std::uint64_t{op.stages.passes} * pass_steps(op); }
@@ -102,7 +127,7 @@ std::uint64_t steps_of(const Operator& op) { return std::uint64_t{op.stages.pass
 // transfers; begin and end of each HVX thread, and of the matrix unit if there is one in it.
 std::uint64_t events_of(const Operator& op, bool makes_tables) {
   const StagePlan& plan = op.stages;
-  const std::uint64_t vectors = 2ull * plan.threads, matrix = is_lut(op.kind) ? 0 : 2;
+  const std::uint64_t vectors = 2ull * plan.threads, matrix = without_matrix(op.kind) ? 0 : 2;
   return (3 + (makes_tables ? vectors : 0)) * plan.passes + steps_of(op) * (3 + 3 + matrix + vectors);
 }
 
@@ -115,7 +140,7 @@ bool possible(const StageEvent& event, std::span<const Operator> operators) {
   if (event.mark == static_cast<std::uint8_t>(StageMark::issue)) return is(Thread::control) && transfer;
   const auto first = static_cast<std::uint32_t>(Thread::vector);
   const bool vector = event.thread >= first && event.thread < first + op.stages.threads, by_lut = is_lut(op.kind);
-  if (event.stage == kMatrix) return is(Thread::matrix) && !by_lut;
+  if (event.stage == kMatrix) return is(Thread::matrix) && !without_matrix(op.kind);
   if (event.stage == kActivations && by_lut && vector) return true;
   return transfer ? is(Thread::engine) : vector;
 }
@@ -123,10 +148,8 @@ bool possible(const StageEvent& event, std::span<const Operator> operators) {
 }  // namespace
 
 StagePlan plan_stages(const Operator& op, Bytes stored, const StageOptions& options) {
-  if (is_lut(op.kind) || by_blocks(op.kind)) {
-    const auto plan_for = [&](std::uint32_t buffers) {
-      return is_lut(op.kind) ? plan_lut(op, options, buffers) : plan_blocks(op, stored, options, buffers);
-    };
+  if (without_matrix(op.kind) || by_blocks(op.kind)) {
+    const auto plan_for = [&](std::uint32_t buffers) { return plan_of_kind(op, stored, options, buffers); };
     const std::optional<StagePlan> plan = plan_for(options.buffers), less = plan ? plan : plan_for(std::min(options.buffers, 1u));
     VITRO_CHECK(less.has_value(), "a product of which nothing fits into TCM");
     return *less;
@@ -190,7 +213,7 @@ StageOverlap overlap_of(const Operator& op, std::uint32_t index, std::span<const
       overlap.transfers_ahead += vectors[event.step - 1] == 0;
     }
     if (event.stage == kVector && mark == StageMark::begin && begun[event.step]++ == 0 && !first) {
-      overlap.vectors_with_matrix += !is_lut(op.kind) && matrices[event.step - 1] == 0;
+      overlap.vectors_with_matrix += !without_matrix(op.kind) && matrices[event.step - 1] == 0;
     }
   }
   return overlap;

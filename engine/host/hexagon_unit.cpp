@@ -34,7 +34,7 @@ HexagonUnit::HexagonUnit(UnitId id, std::size_t index, const HexagonOptions& opt
   caps_.session_limit = (*sessions_)[0].transport().inbound().size();
   caps_.maps = Placement::npu_mapped;
   caps_.as_stored = {Format::q4_0_tile, Format::f16};
-  caps_.in_places = {Format::f16, Format::q8_0, Format::q4_0};
+  caps_.in_places = {Format::f16, Format::q8_0, Format::q4_0, Format::q4_nibbles};
 }
 
 std::optional<HexagonUnit::Placed> HexagonUnit::placed_at_launch(const KernelCall& call) {

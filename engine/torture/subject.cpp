@@ -253,7 +253,7 @@ void be_hexagon(UnitCaps& caps) {
   caps.session_limit = kSession;
   caps.maps = Placement::npu_mapped;
   caps.as_stored = {Format::q4_0_tile, Format::f16};
-  caps.in_places = {Format::f16, Format::q8_0, Format::q4_0};
+  caps.in_places = {Format::f16, Format::q8_0, Format::q4_0, Format::q4_nibbles};
 }
 
 }  // namespace

@@ -10,15 +10,16 @@
 namespace vitro {
 namespace {
 
-// Bytes that an accelerator has to map: the weights of layers in its form, and the keys and values that it reads.
+// Bytes that an accelerator has to map: the weights of layers in its form, its share of what follows them, and the keys and values that it
+// reads.
 Bytes mapped_bytes(const MappedOperands& mapped, const WeightStore& weights, Bytes kv) {
-  Bytes bytes = kv;
+  Bytes bytes = kv, behind = 0;
   for (const Weight& weight : weights.all()) {
-    bytes += weight.layer >= 0 || (mapped.head && weight.role != Role::token_embedding) ? weight.extent.length : 0;
+    if (weight.role != Role::token_embedding) (weight.layer >= 0 ? bytes : behind) += weight.extent.length;
   }
   const bool tied = weights.find(Role::output) == nullptr && weights.find(Role::value_head) == nullptr;
-  if (mapped.head && tied) bytes += weights.get(Role::token_embedding).extent.length;
-  return bytes;
+  if (tied && mapped.head > 0) behind += weights.get(Role::token_embedding).extent.length;
+  return bytes + static_cast<Bytes>(mapped.head * static_cast<double>(behind));
 }
 
 // `own`: of this model; `other`: of the one beside it, which was there before.

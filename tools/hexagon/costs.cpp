@@ -2,11 +2,12 @@
 //
 //   hexagon-costs [WORKER [KERNEL...]]      WORKER: another one than this build's; KERNEL: names of those to run, all without any
 //
-// Kernels compute on zeros: none of them branches on data.
+// Kernels compute on zeros, since none of them branches on data, but for sums of rows, which leave out rows that rest.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -41,6 +42,7 @@ struct Kernel {
   std::string name;
   hexagon::Operator op{};
   std::array<Bytes, 4> in{};
+  bool ones = false;  // the second operand
 };
 
 Kernel product(const std::string& name, Kind kind, std::uint32_t batch, std::uint32_t rows = kRows) {
@@ -67,6 +69,25 @@ Kernel rows_product(const std::string& name, Kind kind) {
   Kernel kernel = product(name, kind, 1);
   kernel.in = {hexagon::row_bytes_to(kernel.op, kColumns), Bytes{hexagon::kTile} * kColumns,
                kColumns / hexagon::kBlockColumns * sizeof(float), kRows * sizeof(std::uint32_t)};
+  return kernel;
+}
+
+// The same of nibbles, whose scales stand behind the places.
+Kernel apart_rows_product() {
+  Kernel kernel = rows_product("q4_0 rows apart", Kind::matmul_q4_0_rows);
+  kernel.op.scales = hexagon::Scales::apart;
+  kernel.in[3] = hexagon::places_bytes(kernel.op);
+  return kernel;
+}
+
+// Sums over rows, all of which fire, for one row of activations or for several, which share what makes floats of weights.
+Kernel rows_sum(const std::string& format, std::uint32_t bits, std::uint32_t batch) {
+  const std::string several = batch > 1 ? fmt::format(" {} times", batch) : "";
+  Kernel kernel = product(fmt::format("{} rows added{}", format, several), Kind::add_rows, batch);
+  kernel.op.bits = bits;
+  kernel.op.out_bytes = batch * kColumns * sizeof(float);
+  kernel.in = {hexagon::row_bytes_to(kernel.op, kColumns), Bytes{batch} * kRows * sizeof(float), 0, hexagon::places_bytes(kernel.op)};
+  kernel.ones = true;
   return kernel;
 }
 
@@ -130,6 +151,10 @@ std::vector<Kernel> kernels() {
   all.push_back(block_product("q4_0 blocks", Kind::matmul_q4_0));
   all.push_back(rows_product("q8_0 rows", Kind::matmul_q8_0_rows));
   all.push_back(rows_product("q4_0 rows", Kind::matmul_q4_0_rows));
+  all.push_back(apart_rows_product());
+  for (const auto& [format, bits] : {std::pair{"f16", 16u}, {"q8_0", 8u}, {"q4_0", 4u}}) {
+    for (const std::uint32_t batch : {1u, 5u}) all.push_back(rows_sum(format, bits, batch));
+  }
   for (const Kind kind : {Kind::matmul_lut, Kind::matmul_lut_rounded, Kind::matmul_lut_wide}) {
     for (const std::uint32_t bits : {1u, 2u, 3u, 4u}) {
       for (const std::uint32_t group : {32u, 64u, 128u}) {
@@ -161,8 +186,11 @@ std::vector<Kernel> kernels() {
 Json measure(HexagonSession& session, Kernel kernel) {
   session.clear_scratch();
   for (std::size_t i = 0; i < kernel.in.size(); ++i) {
-    if (kernel.in[i] > 0) kernel.op.in[i] = session.scratch(kernel.in[i]).value_or_throw();
+    if (kernel.in[i] == 0) continue;
+    kernel.op.in[i] = session.scratch(kernel.in[i]).value_or_throw();
+    std::memset(session.at(kernel.op.in[i]), 0, kernel.in[i]);
   }
+  if (kernel.ones) std::fill_n(reinterpret_cast<float*>(session.at(kernel.op.in[1])), kernel.in[1] / sizeof(float), 1.0f);
   if (hexagon::is_staged(kernel.op.kind)) kernel.op.stages = hexagon::plan_stages(kernel.op, 0, {.threads = 1});
   const Counts before = executed(session);
   static_cast<void>(session.run({kernel.op}).value_or_throw());

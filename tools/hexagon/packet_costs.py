@@ -66,9 +66,9 @@ WITHOUT_WINDOWS = ("attention_work", "rounded_kernels")
 LINK = ["--target=hexagon-unknown-linux-musl", "-nostdlib", "-static", "-fuse-ld=lld"]
 FLOAT = [*COMMON, "-mv73", "-mhvx-qfloat", "-fno-unroll-loops", "-c"]
 IEEE = [*FLOAT, "-mhvx-ieee-fp", "-DVITRO_IEEE_FLOATS"]
-WORKER_FILES = ("attention_kernels attention_work block_kernels block_work dma freestanding half_kernels layout_kernels "
-                "lut_kernels lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels scaled_kernels "
-                "stage_threads stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
+WORKER_FILES = ("add_kernels add_work attention_kernels attention_work block_kernels block_work dma freestanding half_kernels "
+                "layout_kernels lut_kernels lut_work main matrix_unit operators matmul outlier_kernels rounded_kernels row_kernels "
+                "scaled_kernels stage_threads stage_work stages strip_kernels system table_kernels tile_kernels wide_kernels").split()
 FLOAT_FILES = ("float_kernels", "float_finalize", "float_planes", "float_scaled")
 
 # Weights, or multiply-adds of one row, that one trip through the hot loop of a qfloat kernel serves.

@@ -12,7 +12,7 @@
 
 namespace vitro::hexagon {
 
-inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 18;
+inline constexpr uint32_t kMagic = 0x4f525456, kVersion = 19;
 inline constexpr uint32_t kMostOperators = 256;                  // of a request
 inline constexpr uint32_t kArenaStart = 32 * 1024;               // in inbound: behind request and operators
 inline constexpr uint32_t kResultsStart = 64 * 1024;             // in outbound: behind the response
@@ -24,6 +24,8 @@ inline constexpr uint32_t kLutPanelRows = 128;                   // rows that sh
 inline constexpr uint32_t kBlockColumns = 32;                    // columns that share a scale
 
 inline constexpr uint32_t kPlaceBytes = 64;  // places: uint32, where rows of weights begin in such units, from in[0] on
+// Behind the places of rows of nibbles, whose scales lie apart (Scales::apart), these stand from the next whole vector on: fp16 [rows]
+// [columns / 32].
 
 // What `operands` of an Operator mean. in: offsets into inbound, out: into outbound, all multiples of kVectorBytes. Of rows in places the
 // first one is any multiple of 4, and the last one, in[3], has the places [rows].
@@ -61,7 +63,7 @@ enum class Kind : uint32_t {
   matmul_q8_0_rows,     // as matmul_q8_0, rows in places as a file has them
   matmul_q4_0_rows,     // as matmul_q4_0, the same
   add_rows,  // in: rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) in places, h f32 [batch][rows]; out: f32 [batch][columns], the sum over rows
-             // ascending of h times the row, one fused multiply-add each, without rows whose h is 0
+             // ascending of h times the row, one fused multiply-add each, without rows whose h is 0 (add_layout.hpp)
   matmul_hmx_q8,       // as matmul_hmx_f16: strips of q8_0
   matmul_hmx_q8_rows,  // the same, rows in places as a file has them
   matmul_hmx_rows,     // as matmul_hmx, the same
@@ -77,8 +79,9 @@ constexpr uint32_t zero_field_bits(uint32_t bits) { return bits == 3 ? 4 : bits;
 constexpr uint32_t zero_bytes(uint32_t bits, uint32_t blocks) { return (blocks * zero_field_bits(bits) + 7) / 8; }
 
 // What has a scale of its own: a block of columns of a row; two columns of 16 rows (TTS-NPU 5.1, matmul_hmx alone); a row of a
-// bit-serial matrix, all of it; or a row, and its outliers (w4_outliers, matmul_hmx alone).
-enum class Scales : uint32_t { of_blocks, of_tile_groups, of_rows, of_outlier_rows };
+// bit-serial matrix, all of it; a row, and its outliers (w4_outliers, matmul_hmx alone); or a block of a row in places that holds nibbles
+// alone, while scales lie apart.
+enum class Scales : uint32_t { of_blocks, of_tile_groups, of_rows, of_outlier_rows, apart };
 
 // Rows and columns of a bit-serial matrix that lie together in memory and that a pass of the loops takes; a matrix's last tiles may have
 // less. Rows are whole panels, columns as many as 2, 4, 8 or 16 vectors of tables stand for, in whole blocks
@@ -95,7 +98,7 @@ struct Operator {
   uint32_t out_bytes;
   uint32_t bits, zero, group;  // of bit-serial panels: planes, zero point, columns that share a scale: 32, 64 or 128
   Zeros zeros;
-  Scales scales;   // of bit-serial panels and matmul_hmx
+  Scales scales;   // of bit-serial panels, matmul_hmx and rows in places
   uint32_t pitch;  // attention: rows from the first key of a head to its first value: whole tiles
   uint32_t fewest;  // attention: keys that each query sees at least
   TileShape tile;  // of bit-serial panels

@@ -35,7 +35,9 @@ constexpr bool is_matrix_product(Kind kind) { return is_strip_product(kind) || i
 constexpr bool is_lut(Kind kind) {  // on HVX alone (lut_layout.hpp)
   return kind == Kind::matmul_lut || kind == Kind::matmul_lut_rounded || kind == Kind::matmul_lut_wide;
 }
-constexpr bool is_staged(Kind kind) { return is_matrix_product(kind) || is_lut(kind); }
+constexpr bool adds_rows(Kind kind) { return kind == Kind::add_rows; }  // on HVX alone, too (add_layout.hpp)
+constexpr bool without_matrix(Kind kind) { return is_lut(kind) || adds_rows(kind); }
+constexpr bool is_staged(Kind kind) { return is_matrix_product(kind) || without_matrix(kind); }
 
 // Blocks of `columns` columns of a bit-serial row.
 constexpr uint32_t lut_blocks(uint32_t group, uint32_t columns) { return columns >> (group == 32 ? 5 : group == 64 ? 6 : 7); }
@@ -75,7 +77,7 @@ constexpr uint32_t strip_bytes(const Operator& op, uint32_t depth) {
 }
 
 // Rows in places become strips in pieces: the tiles, and the scales and quants of a piece. Bytes of a row's first `depth` columns.
-constexpr uint32_t weight_bits(const Operator& op) { return of_bytes(op.kind) ? 8 : 4; }
+constexpr uint32_t weight_bits(const Operator& op) { return adds_rows(op.kind) ? op.bits : of_bytes(op.kind) ? 8 : 4; }
 constexpr uint32_t piece_tiles(const Operator& op) { return piece_blocks(weight_bits(op)); }
 constexpr uint32_t piece_scales(const Operator& op) { return piece_tiles(op) * kVectorBytes; }
 // That threads share; of other strips they are tiles, or pairs of them.
@@ -85,7 +87,19 @@ constexpr uint32_t strip_pieces(const Operator& op, uint32_t depth) {
   return !by_blocks(op.kind) && (is_f16_product(op.kind) || tile_groups(op)) ? tile_pairs(depth) : tiles;
 }
 constexpr uint32_t row_bytes_to(const Operator& op, uint32_t depth) {
-  return depth / kBlockColumns * stored_block(weight_bits(op));
+  return weight_bits(op) == 16 ? 2 * depth : depth / kBlockColumns * stored_block(weight_bits(op));
+}
+// Rows whose scales lie apart have them behind their nibbles in TCM, so that they take as much room as others.
+constexpr bool scales_apart(const Operator& op) { return op.scales == Scales::apart; }
+constexpr uint32_t nibble_bytes(uint32_t depth) { return depth / 2; }
+constexpr uint32_t apart_scale_bytes(uint32_t depth) { return depth / kBlockColumns * 2; }
+constexpr uint32_t scales_behind(uint32_t rows) {  // the places of so many rows
+  return (rows * static_cast<uint32_t>(sizeof(uint32_t)) + kVectorBytes - 1) / kVectorBytes * kVectorBytes;
+}
+// Bytes of the places of an operator's rows, and of the scales behind them.
+constexpr uint64_t places_bytes(const Operator& op) {
+  if (!scales_apart(op)) return op.rows * sizeof(uint32_t);
+  return scales_behind(op.rows) + uint64_t{op.rows} * apart_scale_bytes(op.columns);
 }
 constexpr uint32_t row_pitch(const Operator& op, uint32_t depth) { return static_cast<uint32_t>(placed_pitch(row_bytes_to(op, depth))); }
 

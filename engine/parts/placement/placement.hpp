@@ -21,7 +21,8 @@ struct AttentionGraphs {
 // What an accelerator has to map into its sessions beside the weights of layers.
 struct MappedOperands {
   const ComputeUnit* unit = nullptr;
-  bool kv = false, head = false;
+  bool kv = false;
+  double head = 0;    // share of the output matrix
   bool copy = false;  // the int8 copy of the layers' matrices in place of the weights
 };
 

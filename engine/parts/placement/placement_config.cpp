@@ -200,6 +200,14 @@ PlacementConfig read_placement(Reader reader, const Registry<PlacementKind>& kin
   if (placement.outliers < 0 || placement.outliers >= 1) {
     reader.fail("outliers", "leaves nothing for the accelerator (expected 0% to below 100%)");
   }
+  if (placement.kind == "layers") {
+    placement.head = reader.share("head", 0);
+  } else if (reader.has("head")) {
+    reader.fail("head",
+                fmt::format("is a share of what kind layers leaves to the cores, and the kind is {} (remove the key, or use kind layers; "
+                            "with kind cores each entry of {} may have one)",
+                            placement.kind, reader.name_of("splits")));
+  }
   placement.sessions = static_cast<std::uint32_t>(reader.integer("sessions", 1, 64, 0));
   placement.activations = read_activations(reader, placement);
   read_stages(reader, placement);

@@ -61,6 +61,7 @@ struct PlacementConfig {
   std::vector<std::uint32_t> keys;       // of KeyShapes::listed, ascending
   bool stages_kv = false;                // `kv: staged`: keys and values that an accelerator does not read are converted for it
   double outliers = 0;                   // of kind `prompts`: share of the accelerator's matmuls that cores compute beside it
+  double head = 0;                       // of kind `layers`: share of the output matrix that the accelerator computes
   std::uint32_t sessions = 0;            // of an accelerator, each of which maps so much and no more; 0: as many as the model takes
   VariantId activations{};               // contract of layers' matmuls that an accelerator carries out; none: that of all
   std::uint32_t hvx_threads = 4;         // of `hexagon`: that share a step of a matmul on its matrix unit

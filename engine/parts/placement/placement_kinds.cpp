@@ -164,7 +164,7 @@ class OneUnit final : public SharedPlacement {
                                     units_.size()));
     }
     graph_units_ = vitro::graph_units(setup);
-    mapped_ = MappedOperands{units_.front(), true, true, false};
+    mapped_ = MappedOperands{units_.front(), true, 1, false};
   }
 };
 
@@ -208,11 +208,12 @@ class BesideAccelerator : public SharedPlacement {
   }
 };
 
-// `layers`: the output matrix is left to the cores, since logits are large and a session's address space is not (TTS-NPU 7.2.2).
+// `layers`: the output matrix is left to the cores, since logits are large and a session's address space is not (TTS-NPU 7.2.2), but for
+// the share `head`, for which the accelerator has more sessions (TTS-NPU 8).
 class LayersOnAccelerator final : public BesideAccelerator {
  public:
-  explicit LayersOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, {{~0u, 1, 1, 0}}) {
-    mapped_ = MappedOperands{accelerator_.unit, setup.accelerator_reads_kv(), false, false};
+  explicit LayersOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, {{~0u, 1, 1, setup.config.head}}) {
+    mapped_ = MappedOperands{accelerator_.unit, setup.accelerator_reads_kv(), setup.config.head, false};
     // Neurons in clusters: those that can stay in DRAM are the accelerator's.
     hot_ = accelerator_.unit;
     splits_ = {{1, 1, 1, 0}};
@@ -225,7 +226,7 @@ class LayersOnAccelerator final : public BesideAccelerator {
 class PromptsOnAccelerator final : public BesideAccelerator {
  public:
   explicit PromptsOnAccelerator(const PlacementSetup& setup) : BesideAccelerator(setup, splits(setup)) {
-    mapped_ = MappedOperands{accelerator_.unit, false, false, true};
+    mapped_ = MappedOperands{accelerator_.unit, false, 0, true};
   }
 
  private:
@@ -292,7 +293,7 @@ void register_placements(Registry<PlacementKind>& kinds) {
              make<Cores>});
   kinds.add({"unit", "one unit carries everything out", make<OneUnit>});
   kinds.add({"matmuls", "matmuls of the layers on the accelerator, all else on the cores", make<MatmulsOnAccelerator>});
-  kinds.add({"layers", "layers on the accelerator, the output matrix on the cores", make<LayersOnAccelerator>});
+  kinds.add({"layers", "layers on the accelerator, the output matrix on the cores but for a share", make<LayersOnAccelerator>});
   kinds.add({"prompts", "matmuls of a prompt on the accelerator, all else on the cores", make<PromptsOnAccelerator>, true});
   kinds.add({"chunk_attention", "attention of a full chunk on the accelerator, all else on the cores", make<ChunkAttention>});
 }

@@ -76,7 +76,7 @@ def placed(rng, of, what, engine, loads, layers, leading=0, more=()):
         engine |= section(of(section.__name__), engine)
     engine |= expert_cache(of("expert cache"), kind, engine)
     engine |= neurons_ahead(of("neurons ahead"), kind, engine) | sections.caches(of("caches"), engine, loads)
-    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, *more):
+    for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, sections.head, *more):
         engine |= section(of(section.__name__), engine)
     engine |= sections.layout(of("layout"), scheme, engine) | sections.accelerators_contract(of("accelerator"), scheme, engine)
     if "gpu" in engine["placement.units"]:

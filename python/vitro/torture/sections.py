@@ -147,6 +147,13 @@ def offload(rng, machine, engine):
     return rng.choice(ways) if rng.random() < 0.7 else {}
 
 
+def head(rng, engine):
+    """A share of the output matrix for an accelerator that has the layers."""
+    if engine.get("placement.kind") != "layers" or rng.random() < 0.5:
+        return {}
+    return {"placement.head": rng.choice(("25%", "60%", "100%"))}
+
+
 def by_image(rng, engine):
     """What holds the weights of a GPU."""
     if "gpu" not in (engine.get("placement.unit"), *engine["placement.units"]):

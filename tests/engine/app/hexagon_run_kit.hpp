@@ -53,7 +53,7 @@ class HexagonRun : public testing::Test {
       options.memory_limits = {request.dram_budget.value_or(GiB), 0, 0, 0};
       if (std::ranges::count(request.units, "hexagon") > 0) {
         options.hexagon.transport = [&] {
-          return std::make_unique<FaultyTransport>(make_worker(way_, GiB, 64 * MiB, !in_matrix(faults)), faults);
+          return std::make_unique<FaultyTransport>(make_worker(way_, session_, 64 * MiB, !in_matrix(faults)), faults);
         };
         options.hexagon.products = request.code_products;
         options.hexagon.stages.threads = request.hvx_threads;
@@ -78,6 +78,7 @@ class HexagonRun : public testing::Test {
   }
   std::filesystem::path cache_;
   Way way_ = Way::qemu;
+  Bytes session_ = GiB;  // of memory that a worker maps
 };
 
 }  // namespace vitro::test

@@ -160,6 +160,11 @@ TEST(PlacementSection, what_is_for_a_kind_is_kept_for_it) {
   EXPECT_TRUE(read(R"({"kv": "staged"})", placement_of).stages_kv);
   EXPECT_NE(placement.options.find("a"), nullptr);
   expect_says(R"({"outliers": "100%"})", placement_of, "engine.section.outliers: leaves nothing for the accelerator");
+  EXPECT_EQ(placement.head, 0);
+  EXPECT_EQ(read(R"({"kind": "layers", "head": "25%"})", placement_of).head, 0.25);
+  expect_says(R"({"head": "25%"})", placement_of, "engine.section.head: is a share of what kind layers leaves to the cores");
+  expect_says(R"({"kind": "prompts", "head": "0%"})", placement_of, "and the kind is prompts");
+  expect_says(R"({"kind": "layers", "head": "101%"})", placement_of, "engine.section.head: ");
   expect_says(R"({"kv": "flash"})", placement_of, "engine.section.kv: ");
   expect_says(R"({"kind": "moon"})", placement_of, "engine.section.kind: ");
 }

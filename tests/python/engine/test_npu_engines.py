@@ -1,5 +1,6 @@
 """Engines on the NPU: look-up decoding with shared tables, layers on the NPU with the head on cores, two copies of the weights."""
 import json
+import re
 
 import pytest
 import vitro
@@ -64,6 +65,36 @@ def test_layers_run_on_the_npu_and_the_head_on_cores(tmp_path):
     assert result["counts"]["launches"] > 0
 
 
+def test_a_share_of_the_output_matrix_is_the_npus(tmp_path):
+    """TTS-NPU 8: it costs a launch for each step, and address space, and changes no token."""
+    small = {"model.shape.layers": 2, "workload.output_tokens": 2}
+    without, half, whole = (run("tts", "qwen2.5-1.5b", out=tmp_path / share, **small, **{"engine.placement.head": share})
+                            for share in ("0%", "50%", "100%"))
+    assert half["counts"]["launches"] == whole["counts"]["launches"] == without["counts"]["launches"] + 2
+    trace = json.loads((tmp_path / "50%" / "trace.json").read_text())
+    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"}
+    units = {names[event["pid"], event["tid"]] for event in calls(tmp_path / "50%", "matmul") if "layer" not in json.dumps(event["args"])}
+    assert units == {"npu", "cpu0", "cpu1", "cpu2", "cpu3"}
+    case = REFERENCE["models"]["stories-reglu-3m.f16.gguf"]["greedy"][0]
+    tree, _ = experiment("tts")
+    tree |= {"model": {"gguf": str(MODELS / "stories-reglu-3m.f16.gguf")},
+             "workload": {"prompt": case["prompt"], "output_tokens": 8, "stop_at_eos": False}}
+    for machine in ({}, {"machine": "host", "engine.units": ["cpu0"], "engine.placement.unit": "cpu1"}):
+        plain = {"engine.activations": "float", "engine.kv_format": "f32", "engine.placement.head": "60%"}
+        assert vitro.run(tree, overrides=plain | machine)["tokens"] == case["ids"][:8]
+
+
+def test_the_output_matrix_counts_for_sessions_as_far_as_the_npu_has_it():
+    def needed(share):
+        with pytest.raises(ConfigError, match="engine.sessions: 1 sessions of npu map") as refused:
+            run("tts", "qwen2.5-7b", **{"engine.placement.head": share})
+        return float(re.search(r"need ([\d.]+) GiB", str(refused.value))[1])
+    none, half, all_of_it = (needed(share) for share in ("0%", "50%", "100%"))
+    weights = 152064 * 3584 / 2**30
+    assert weights < all_of_it - none < 1.1 * weights  # q8_0: a byte each, and scales
+    assert half == pytest.approx((none + all_of_it) / 2, abs=0.011)
+
+
 def test_one_session_does_not_hold_seven_billion_parameters():
     with pytest.raises((ConfigError, RunError), match="engine.sessions: 1 sessions of npu map"):
         run("tts", "qwen2.5-7b")
@@ -108,6 +139,8 @@ def test_tokens_do_not_depend_on_who_computes(engine):
 @pytest.mark.parametrize("changes, part", [
     ({"engine.units": ["cpu0"]}, r"engine.placement.kind: layers needs an accelerator, and engine.placement.units names none"),
     ({"engine.units": ["npu"]}, r"engine.placement.kind: layers needs a core .*, and engine.placement.units names none"),
+    ({"engine.placement.head": "120%"}, "engine.placement.head"),
+    ({"engine.policy": "dense", "engine.placement.head": "50%"}, "engine.placement.head: is a share of what kind layers leaves to the"),
     ({"engine.products.decode": "magic"}, "engine.products.decode"),
     ({"engine.kv_per": "head"}, r'engine.kv_per: "head" \(expected one of: kv_head, query_head\)'),
     ({"model.format": "w5g32"}, "model.format: \"w5g32\" is not a weight format"),

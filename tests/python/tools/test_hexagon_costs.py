@@ -240,6 +240,33 @@ def test_loops_are_counted_by_packets():
         packet_costs.loops(text + text.replace("00000000 <one>:", ""))
 
 
+def counted_packets():
+    """-> {kernel: packets of its functions, per weight} of the committed table's comments."""
+    lines = re.findall(r"^#   ([^,:]+), (\d+) weights or elements: (.*)$", COMMITTED.read_text(), re.MULTILINE)
+    return {kernel: {name: int(count) / int(weights) for name, count in re.findall(r"(\w+) (\d+)", functions)}
+            for kernel, weights, functions in lines}
+
+
+def test_rows_of_nibbles_are_cheaper_without_scales_between_them_and_sums_of_rows_are_scalars():
+    counted, tiles = counted_packets(), yaml.safe_load(COMMITTED.read_text())["kernels"]["hmx"]["dma"]
+    apart, inside = counted["q4_0 rows apart"], counted["q4_0 rows"]
+    assert 0.6 * inside["hvx_q4_rows"] < apart["hvx_nibble_rows"] < 0.8 * inside["hvx_q4_rows"]
+    assert apart["hvx_nibble_tiles"] == inside["hvx_nibble_tiles"]
+    # At best a packet has two multiply-adds. The simulated NPU takes Down of hot neurons for dense weights: a price of another kernel.
+    sums = {form: counted[f"{form} rows added"]["hvx_add_rows"] for form in ("f16", "q8_0", "q4_0")}
+    assert 1 < sums["f16"] < sums["q8_0"] < sums["q4_0"] < 2
+    assert all(sums[form] > 20 * tiles["float"][form]["packets_per_weight"] for form in sums)
+
+
+@pytest.mark.all
+@needs_tools
+def test_an_instruction_more_in_sums_of_rows_is_seen(tmp_path, executed):
+    old = "    Sums sums{y[0], y[1], y[2], y[3]};\n"
+    root = changed_tree(tmp_path, "hvx_worker/add_kernels.cpp", old, 'asm volatile("nop"); asm volatile("nop");' + old)
+    weights, packets = executed(root, "add_kernels", "f16 rows added")
+    assert packets["hvx_add_rows"] / weights > counted_packets()["f16 rows added"]["hvx_add_rows"] + 1 / 16  # of four columns of four rows
+
+
 PHONE_RUN = """
 experiment: counted
 machine: sim

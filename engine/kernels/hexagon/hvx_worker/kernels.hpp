@@ -12,8 +12,22 @@ namespace vitro::hexagon {
 // other tiles mean nothing.
 extern "C" void hvx_q8_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values);
 extern "C" void hvx_q4_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values);
-// y[c] = fma(h, w[c], y[c]) with a row w of f16, q8_0 or q4_0 (bits: 16, 8, 4) as a file has it.
-extern "C" void float_add_row(const unsigned char* row, uint32_t bits, uint32_t columns, float h, float* y);
+// The same of eight blocks of nibbles, whose scales stand at `from`, as far apart.
+extern "C" void hvx_nibble_rows(const unsigned char* rows, const unsigned char* from, uint32_t pitch, unsigned char* scales,
+                                unsigned char* values);
+
+// Rows of f16, q8_0 or q4_0 (bits: 16, 8, 4) as a file has them, `pitch` bytes apart, whole vectors, and what they are multiplied by in
+// each row of results: h [batch], `h_pitch` floats apart, [count] each. scales: where a row's scales begin that lie behind its nibbles; 0:
+// each stands in front of its block.
+struct AddedRows {
+  const unsigned char* rows;
+  uint32_t pitch, count, bits, scales;
+  const float* h;
+  uint32_t h_pitch, batch;
+};
+// y[m][c] = fma(h[m][row], w[row][c], y[m][c]) for each row whose h[m] is not 0, ascending, of blocks [from, to) of 32 columns. Scalar
+// floats on HVX's integers: HVX has no fused multiply-add that rounds once. made: floats of kAddedTogether rows, kAddedSpan each.
+extern "C" void hvx_add_rows(const AddedRows* added, uint32_t from, uint32_t to, float* made, float* y, uint32_t y_pitch);
 // y[row] = over blocks ascending, acc = fma(float(dot), d_w * d_x, acc), from y[row] on if there were `more` blocks before, else from 0.
 // `rows` <= kLutPanelRows are stored; d_w of a row is scales[b * step + row].
 extern "C" void float_accumulate(const int32_t* dots, const uint16_t* scales, uint32_t step, const ActivationScale* x, uint32_t blocks,

@@ -1,8 +1,7 @@
 #include "engine/kernels/hexagon/hvx_worker/matmul.hpp"
 
+#include "engine/kernels/hexagon/add_layout.hpp"
 #include "engine/kernels/hexagon/block_layout.hpp"
-#include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
-#include "engine/kernels/hexagon/hvx_worker/stages.hpp"
 #include "engine/kernels/hexagon/lut_layout.hpp"
 
 namespace vitro::hexagon {
@@ -16,32 +15,18 @@ bool valid_tile(const Operator& op) {
   return shape && columns >= op.group && rows > 0 && rows % kLutPanelRows == 0 && rows <= kMostTileRows;
 }
 
-// A row passes all sums of the batch before the next one.
-void add_rows(const Operator& op, const Regions& r, volatile uint32_t& progress) {
-  const auto* places = reinterpret_cast<const uint32_t*>(r.inbound + op.in[3]);
-  const auto* h = reinterpret_cast<const float*>(r.inbound + op.in[1]);
-  auto* y = reinterpret_cast<float*>(r.outbound + op.out);
-  for (uint32_t i = 0; i < op.batch * op.columns; ++i) y[i] = 0;
-  for (uint32_t row = 0; row < op.rows; ++row) {
-    const unsigned char* weights = r.inbound + op.in[0] + places[row] * kPlaceBytes;
-    for (uint32_t b = 0; b < op.batch; ++b) {
-      if (h[b * op.rows + row] != 0) float_add_row(weights, op.bits, op.columns, h[b * op.rows + row], y + b * op.columns);
-    }
-    advance(progress);
-  }
+// Of rows in places: their scales stand in front of their blocks, or, of nibbles, apart. The DMA engine takes whole words.
+bool valid_rows(const Operator& op) {
+  if (scales_apart(op) ? weight_bits(op) != 4 : op.scales != Scales::of_blocks) return false;
+  return row_bytes_to(op, op.columns) % 4 == 0;
 }
 
 }  // namespace
 
-bool is_product(Kind kind) {
-  return kind == Kind::add_rows || is_staged(kind);
-}
-
 uint32_t placed_row_bytes(const Operator& op) {
-  const bool adds = op.kind == Kind::add_rows;
-  if (op.kind == Kind::matmul_hmx_f16_rows || (adds && op.bits == 16)) return op.columns * 2;
-  if (adds || of_block_rows(op.kind)) return op.columns / kBlockColumns * stored_block(adds ? op.bits : weight_bits(op));
-  return 0;
+  if (op.kind == Kind::matmul_hmx_f16_rows) return op.columns * 2;
+  if (!adds_rows(op.kind) && !of_block_rows(op.kind)) return 0;
+  return scales_apart(op) ? nibble_bytes(op.columns) : row_bytes_to(op, op.columns);
 }
 
 bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
@@ -70,9 +55,9 @@ bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
     }
     case Kind::add_rows:
       in[1] = op.batch * rows * sizeof(float);
-      in[3] = rows * sizeof(uint32_t);
+      in[3] = places_bytes(op);
       out = op.batch * columns * sizeof(float);
-      return op.bits == 16 || op.bits == 8 || op.bits == 4;
+      return (op.bits == 16 || op.bits == 8 || op.bits == 4) && valid_rows(op) && valid_add(op);
     case Kind::matmul_hmx_f16_rows:
       in[1] = tiles;
       in[3] = rows * sizeof(uint32_t);
@@ -81,8 +66,8 @@ bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
     case Kind::matmul_hmx_q8_rows:
       in[1] = tiles;
       in[2] = op.kind == Kind::matmul_hmx_rows ? kVectorBytes : 0;
-      in[3] = rows * sizeof(uint32_t);
-      return op.scales == Scales::of_blocks && placed_row_bytes(op) % 4 == 0 && valid_stages(op);
+      in[3] = places_bytes(op);
+      return valid_rows(op) && valid_stages(op);
     case Kind::matmul_hmx:
     case Kind::matmul_hmx_q8:
     case Kind::matmul_hmx_f16:
@@ -93,9 +78,9 @@ bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
       in[2] = op.kind == Kind::matmul_hmx ? kVectorBytes : 0;
       return valid_stages(op);
     default:  // by_blocks()
-      if (op.scales != Scales::of_blocks || placed_row_bytes(op) % 4 != 0) return false;
+      if (of_block_rows(op.kind) ? !valid_rows(op) : op.scales != Scales::of_blocks) return false;
       if (of_block_rows(op.kind)) {
-        in[3] = rows * sizeof(uint32_t);
+        in[3] = places_bytes(op);
       } else {
         in[0] = (rows + kTile - 1) / kTile * strip_bytes(op, op.columns);
       }
@@ -103,11 +88,6 @@ bool product_sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
       in[2] = block_scale_bytes(op, op.batch);
       return valid_blocks(op);
   }
-}
-
-void run_product(const Operator& op, uint32_t index, const Regions& regions, volatile uint32_t& progress) {
-  if (is_staged(op.kind)) return run_staged(op, index, regions, progress);
-  add_rows(op, regions, progress);
 }
 
 }  // namespace vitro::hexagon

@@ -6,6 +6,7 @@
 #include "engine/kernels/hexagon/hvx_worker/stages.hpp"
 #include "engine/kernels/hexagon/hvx_worker/system.hpp"
 #include "engine/kernels/hexagon/layout_stages.hpp"
+#include "engine/kernels/hexagon/stage_layout.hpp"
 
 namespace vitro::hexagon {
 namespace {
@@ -19,7 +20,7 @@ constexpr uint32_t vectors_of(uint32_t nibbles) { return nibbles / kSuperGroup; 
 bool sizes(const Operator& op, uint64_t (&in)[4], uint64_t& out) {
   const uint64_t rows = op.rows, columns = op.columns;
   if (rows == 0 || rows > 1u << 26) return false;
-  if (is_product(op.kind)) return product_sizes(op, in, out);
+  if (is_staged(op.kind)) return product_sizes(op, in, out);
   if (op.kind == Kind::attention) {
     in[0] = query_bytes(op) + seen_bytes(op);
     in[1] = uint64_t{op.bits} * 2 * op.pitch * columns * 2;
@@ -122,8 +123,8 @@ void run(const Operator& op, uint32_t index, const Regions& r, volatile uint32_t
   sizes(op, in_bytes, out_bytes);
   // The weights of a product are written once, before the first request that names them; check_and_invalidate_rows() cares for rows in
   // places.
-  for (int i = is_product(op.kind) ? 1 : 0; i < 4; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
-  if (is_product(op.kind)) return run_product(op, index, r, progress);
+  for (int i = is_staged(op.kind) ? 1 : 0; i < 4; ++i) invalidate_cache(r.inbound + op.in[i], static_cast<uint32_t>(in_bytes[i]));
+  if (is_staged(op.kind)) return run_staged(op, index, r, progress);
   switch (op.kind) {
     case Kind::attention:
       return run_staged(op, index, r, progress);

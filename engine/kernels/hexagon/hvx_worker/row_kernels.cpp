@@ -1,5 +1,4 @@
 // Rows of weights that lie in places of their own, as a file has them.
-#include "engine/kernels/hexagon/half.hpp"
 #include "engine/kernels/hexagon/hvx_worker/hvx_integers.hpp"
 #include "engine/kernels/hexagon/hvx_worker/kernels.hpp"
 #include "engine/kernels/hexagon/hvx_worker/transpose.hpp"
@@ -55,13 +54,27 @@ constexpr Lanes kLanes;
   b = Q6_V_vxor_VV(b, other);
 }
 
-// Every row's scale of a block, twice.
-template <class Form>
-[[gnu::always_inline]] inline void gather_scales(const unsigned char* rows, uint32_t pitch, HVX_Vector* scales) {
+// Blocks' vectors of a strip: a block's vector g has columns 4 g of the low nibbles, and 4 g + 16 of the high ones; a strip's has columns
+// 8 g and 8 g + 4.
+[[gnu::always_inline]] inline void regroup_strip(HVX_Vector* v) {
+  for (uint32_t i = 0; i < kTile; i += 4) {
+    HVX_Vector a = v[i], b = v[i + 1], c = v[i + 2], d = v[i + 3];
+    regroup_nibbles(a, b);
+    regroup_nibbles(c, d);
+    v[i] = a;
+    v[i + 1] = c;
+    v[i + 2] = b;
+    v[i + 3] = d;
+  }
+}
+
+// Every row's scale of a block, twice. `distance`: bytes from one block's to the next one's.
+template <uint32_t kBlocks>
+[[gnu::always_inline]] inline void gather_scales(const unsigned char* from, uint32_t distance, uint32_t pitch, HVX_Vector* scales) {
   const HVX_Vector offsets = Q6_Vw_vmpyie_VwVuh(*vectors_at(kLanes.word), splat_half(static_cast<int32_t>(pitch)));
   const uint32_t reach = kTile * pitch;
-  for (uint32_t b = 0; b < Form::kBlocks; ++b) {
-    Q6_vgather_ARMWw(scales + b, reinterpret_cast<uintptr_t>(rows + b * Form::kBlock), reach - 1, Q6_W_vcombine_VV(offsets, offsets));
+  for (uint32_t b = 0; b < kBlocks; ++b) {
+    Q6_vgather_ARMWw(scales + b, reinterpret_cast<uintptr_t>(from + b * distance), reach - 1, Q6_W_vcombine_VV(offsets, offsets));
   }
 }
 
@@ -87,42 +100,29 @@ template <class Form>
 extern "C" {
 
 [[gnu::noinline]] void hvx_q8_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values) {
-  gather_scales<Piece<32>>(rows, pitch, vectors_at(scales));
+  gather_scales<Piece<32>::kBlocks>(rows, Piece<32>::kBlock, pitch, vectors_at(scales));
   transpose_piece(kQ8Piece, rows, pitch, vectors_at(values));
 }
 
-// A block's vector g has columns 4 g of the low nibbles, and 4 g + 16 of the high ones; a strip's has columns 8 g and 8 g + 4.
 [[gnu::noinline]] void hvx_q4_rows(const unsigned char* rows, uint32_t pitch, unsigned char* scales, unsigned char* values) {
-  gather_scales<Piece<16>>(rows, pitch, vectors_at(scales));
-  HVX_Vector* v = vectors_at(values);
-  transpose_piece(kQ4Piece, rows, pitch, v);
-  for (uint32_t i = 0; i < kTile; i += 4) {
-    HVX_Vector a = v[i], b = v[i + 1], c = v[i + 2], d = v[i + 3];
-    regroup_nibbles(a, b);
-    regroup_nibbles(c, d);
-    v[i] = a;
-    v[i + 1] = c;
-    v[i + 2] = b;
-    v[i + 3] = d;
-  }
+  gather_scales<Piece<16>::kBlocks>(rows, Piece<16>::kBlock, pitch, vectors_at(scales));
+  transpose_piece(kQ4Piece, rows, pitch, vectors_at(values));
+  regroup_strip(vectors_at(values));
 }
 
-[[gnu::noinline]] void float_add_row(const unsigned char* row, uint32_t bits, uint32_t columns, float h, float* y) {
-  const auto* halves = reinterpret_cast<const uint16_t*>(row);
-  if (bits == 16) {
-    for (uint32_t c = 0; c < columns; ++c) y[c] = __builtin_fmaf(h, half_value(halves[c]), y[c]);
-    return;
-  }
-  const uint32_t half = kBlockColumns / 2;
-  for (uint32_t b = 0; b < columns / kBlockColumns; ++b, y += kBlockColumns) {
-    const auto* quants = reinterpret_cast<const int8_t*>(row + 2);
-    const float scale = half_value(*reinterpret_cast<const uint16_t*>(row));
-    for (uint32_t i = 0; i < kBlockColumns; ++i) {
-      const int32_t q = bits == 8 ? quants[i] : i < half ? (quants[i] & 15) - 8 : (quants[i - half] >> 4 & 15) - 8;
-      y[i] = __builtin_fmaf(h, scale * static_cast<float>(q), y[i]);
-    }
-    row += 2 + kBlockColumns * bits / 8;
-  }
+// Whole blocks of nibbles have no gaps: a piece is a vector of each row as it lies.
+[[gnu::noinline]] void hvx_nibble_rows(const unsigned char* rows, const unsigned char* from, uint32_t pitch, unsigned char* scales,
+                                       unsigned char* values) {
+  gather_scales<Piece<16>::kBlocks>(from, sizeof(uint16_t), pitch, vectors_at(scales));
+  const auto rows_of = [=](uint32_t half) {
+    return [=, row = rows + half * kHalfOfRows * pitch](uint32_t) mutable {
+      const HVX_Vector nibbles = *vectors_at(row);
+      row += pitch;
+      return nibbles;
+    };
+  };
+  transpose(rows_of, order_bytes, vectors_at(values));
+  regroup_strip(vectors_at(values));
 }
 
 }  // extern "C"

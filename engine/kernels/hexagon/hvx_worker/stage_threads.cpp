@@ -74,6 +74,8 @@ extern "C" void vector_thread(void* argument) {
       make_tables(now.lut, index, threads);
     } else if (now.by_lut()) {
       lut_tiles(now.lut, now.vector, tcm_at(now.lut.place.in[buffer]), now.vector_out, index, threads, *now.progress);
+    } else if (now.adds()) {
+      add_step(now.add, now.vector, tcm_at(now.add.place.in[buffer]), index, threads);
     } else if (now.attends()) {
       attention_vectors(now.attention, step, index, threads);
     } else if (now.sums()) {

@@ -1,5 +1,6 @@
 // What the control thread of the stages and the threads that work in them share: the pass at hand, and what has finished of it.
 #pragma once
+#include "engine/kernels/hexagon/hvx_worker/add_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/attention_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/block_work.hpp"
 #include "engine/kernels/hexagon/hvx_worker/lut_work.hpp"
@@ -13,6 +14,7 @@ struct StageWork {
   StageTcm place;           // of a product on the matrix unit in fp16, or with one sum for a row
   BlockWork blocks;         // of one of blocks, in int8
   LutWork lut;              // of one by look-up
+  AddWork add;              // of a sum of rows
   AttentionWork attention;  // of attention, which has one pass
   Response* response;
   volatile uint32_t* progress;
@@ -26,6 +28,7 @@ struct StageWork {
   bool attends() const { return pass.op->kind == Kind::attention; }
   bool by_lut() const { return is_lut(pass.op->kind); }
   bool sums() const { return by_blocks(pass.op->kind); }
+  bool adds() const { return adds_rows(pass.op->kind); }
   uint32_t buffer(uint32_t step) const { return buffer_of(step, pass.op->stages.buffers); }
 };
 extern StageWork now;

@@ -25,18 +25,6 @@ const uint32_t* places_of(const StagePass& pass, const Step& step) {
   return reinterpret_cast<const uint32_t*>(pass.operand(3)) + step.column;
 }
 
-// Rows of blocks wherever they lie, one behind the other. Those that are as far apart as two of them are a 2D block.
-void gather_rows(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
-  const uint32_t* places = places_of(pass, step);
-  const uint32_t bytes = row_bytes_to(*pass.op, step.depth), pitch = row_pitch(*pass.op, step.depth);
-  for (uint32_t row = 0, rows; row < step.columns; row += rows) {
-    rows = series(places + row, step.columns - row);
-    const uint32_t apart = rows > 1 ? (places[row + 1] - places[row]) * kPlaceBytes : 0;
-    const unsigned char* from = pass.operand(0) + places[row] * kPlaceBytes + row_bytes_to(*pass.op, step.begin);
-    chain.add({from, to + row * pitch, bytes, rows, apart, pitch});
-  }
-}
-
 // Rows of fp16 wherever they lie become strips: 64 columns of each after the other.
 void gather_strips(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
   const uint32_t* places = places_of(pass, step);
@@ -198,6 +186,23 @@ void multiply_strip(const StagePass& pass, const Step& step, HmxModel& unit, uin
 
 }  // namespace
 
+void gather_rows(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
+  const Operator& op = *pass.op;
+  const bool apart = scales_apart(op);
+  const uint32_t* places = places_of(pass, step);
+  const uint32_t bytes = apart ? nibble_bytes(step.depth) : row_bytes_to(op, step.depth), pitch = row_pitch(op, step.depth);
+  const uint32_t begin = apart ? nibble_bytes(step.begin) : row_bytes_to(op, step.begin);
+  for (uint32_t row = 0, rows; row < step.columns; row += rows) {
+    rows = series(places + row, step.columns - row);
+    const uint32_t distance = rows > 1 ? (places[row + 1] - places[row]) * kPlaceBytes : 0;
+    chain.add({pass.operand(0) + places[row] * kPlaceBytes + begin, to + row * pitch, bytes, rows, distance, pitch});
+  }
+  if (!apart) return;
+  const uint32_t of_row = apart_scale_bytes(op.columns);
+  const unsigned char* scales = pass.operand(3) + scales_behind(op.rows) + step.column * of_row + apart_scale_bytes(step.begin);
+  chain.add({scales, to + bytes, apart_scale_bytes(step.depth), step.columns, of_row, pitch});
+}
+
 void load_weights(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain) {
   const Operator& op = *pass.op;
   if (is_strip_product(op.kind)) return load_strips(pass, step, to, chain);
@@ -207,9 +212,14 @@ void load_weights(const StagePass& pass, const Step& step, unsigned char* to, Ch
 }
 
 uint32_t make_piece(const Operator& op, uint32_t depth, const unsigned char* rows, uint32_t piece, unsigned char* made) {
-  const uint32_t first = piece * piece_tiles(op), left = depth / kTile - first;
-  const auto make = of_bytes(op.kind) ? hvx_q8_rows : hvx_q4_rows;
-  make(rows + row_bytes_to(op, first * kTile), row_pitch(op, depth), made, made + piece_scales(op));
+  const uint32_t first = piece * piece_tiles(op), left = depth / kTile - first, pitch = row_pitch(op, depth);
+  unsigned char* values = made + piece_scales(op);
+  if (scales_apart(op)) {
+    const unsigned char* scales = rows + nibble_bytes(depth) + apart_scale_bytes(first * kTile);
+    hvx_nibble_rows(rows + nibble_bytes(first * kTile), scales, pitch, made, values);
+  } else {
+    (of_bytes(op.kind) ? hvx_q8_rows : hvx_q4_rows)(rows + row_bytes_to(op, first * kTile), pitch, made, values);
+  }
   return left < piece_tiles(op) ? left : piece_tiles(op);
 }
 

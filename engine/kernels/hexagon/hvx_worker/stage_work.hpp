@@ -39,6 +39,9 @@ class Chain {
   Transfer last_{};
 };
 
+// Rows of blocks of a step wherever they lie, one behind the other from `to` on. Those that are as far apart as two of them are a 2D block.
+// Scales that lie apart stand behind a row's nibbles.
+void gather_rows(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain);
 // The weights of a step to `to`.
 void load_weights(const StagePass& pass, const Step& step, unsigned char* to, Chain& chain);
 // Piece `piece` of a strip from rows `depth` columns long, and how many of its tiles there are.

@@ -42,6 +42,8 @@ void queue_weights(const Step& step, uint32_t index) {
   Chain chain(tag_of(kIn, index));
   if (now.attends()) {
     load_block(now.attention, index, chain);
+  } else if (now.adds()) {
+    gather_rows(now.pass, step, tcm_at(now.add.place.in[now.buffer(index)]), chain);
   } else if (now.by_lut()) {
     load_tiles(now.lut, step, tcm_at(now.lut.place.in[now.buffer(index)]), chain);
   } else if (step.columns == 0) {
@@ -63,8 +65,8 @@ void queue_results(const BlockTurn& turn, uint32_t index, bool last) {
     chain.add(run_of(tcm_at(place.result), now.pass.regions->outbound + op.out, last ? op.out_bytes : 0));
     return chain.close();
   }
-  if (now.by_lut()) {
-    chain.add(results_of(now.lut, step, turn.out, last));
+  if (now.by_lut() || now.adds()) {
+    chain.add(now.adds() ? added_results(now.add, last) : results_of(now.lut, step, turn.out, last));
     return chain.close();
   }
   if (now.sums()) {
@@ -91,6 +93,8 @@ void queue_activations(const Operator& op, bool has_tables) {
     load_queries(now.attention, activations);
   } else if (has_tables) {
     activations.add({});
+  } else if (now.adds()) {
+    activations.add(multipliers(now.add));
   } else if (now.by_lut()) {
     load_quants(now.lut, activations);
   } else if (now.sums()) {
@@ -113,7 +117,7 @@ void prepare_vectors(const BlockTurn& turn, Late& late, uint32_t step) {
 }
 // The same of the matrix unit. True where it has something to do.
 bool prepare_matrix(const Step& step, uint32_t index, StageCounts& counts) {
-  if (now.by_lut()) {
+  if (without_matrix(now.pass.op->kind)) {
     counts.finished[kMatrix] = raise(ends.finished[kMatrix]) + 1;
     return false;
   }
@@ -197,6 +201,8 @@ void run_staged(const Operator& op, uint32_t index, const Regions& regions, vola
   bool has_tables = false;
   if (op.kind == Kind::attention) {
     now.attention = {&op, &regions, tcm_at(0), place_attention(op)};
+  } else if (adds_rows(op.kind)) {
+    now.add = {{}, tcm_at(0), place_add(op)};
   } else if (by_blocks(op.kind)) {
     now.blocks = {{}, tcm_at(0), place_blocks(op), {}, {}};
   } else if (is_lut(op.kind)) {
@@ -208,7 +214,7 @@ void run_staged(const Operator& op, uint32_t index, const Regions& regions, vola
   now.before = 0;
   for (uint32_t row = 0; row < op.batch; row += plan.rows) {
     now.pass = {&op, &regions, row, op.batch - row < plan.rows ? op.batch - row : plan.rows};
-    now.lut.pass = now.blocks.pass = now.pass;
+    now.lut.pass = now.blocks.pass = now.add.pass = now.pass;
     run_pass(op, has_tables);
     now.before += pass_steps(op);
   }

@@ -71,8 +71,10 @@ TEST_F(HexagonGraphTest, weights_are_leased_where_the_worker_reads_them) {
   };
   for (const Format format : {Format::q4_0_tile, Format::f16}) EXPECT_EQ(placement(format, false), Placement::npu_mapped);
   for (const Format format : {Format::q4_0, Format::q8_0, Format::w(2, 64)}) EXPECT_EQ(placement(format, false), Placement::dram);
-  for (const Format format : {Format::q4_0, Format::q8_0, Format::f16}) EXPECT_EQ(placement(format, true), Placement::npu_mapped);
-  for (const Format format : {Format::q4_nibbles, Format::q4_0_tile}) EXPECT_EQ(placement(format, true), Placement::dram);
+  for (const Format format : {Format::q4_0, Format::q4_nibbles, Format::q8_0, Format::f16}) {
+    EXPECT_EQ(placement(format, true), Placement::npu_mapped);
+  }
+  for (const Format format : {Format::w(4, 32), Format::q4_0_tile}) EXPECT_EQ(placement(format, true), Placement::dram);
   EXPECT_EQ(placement(Format::f16, false, 8 * MiB), Placement::dram) << "more than a session holds";
   EXPECT_EQ(lease_weights(machine, 8 * GiB, Format::f16, Region::fixed).status().code, Code::over_budget);
 }
@@ -85,7 +87,8 @@ TEST_F(HexagonGraphTest, rows_in_places_are_read_where_they_lie_at_each_launch) 
   const std::tuple<Format, VariantId, Placement, std::uint64_t> kCases[] = {
       {Format::f16, variant::kHmx, Placement::npu_mapped, 3},   {Format::q8_0, variant::kInt8, Placement::npu_mapped, 3},
       {Format::q4_0, variant::kInt8, Placement::npu_mapped, 3}, {Format::q8_0, variant::kFloat, Placement::npu_mapped, 1},
-      {Format::q8_0, variant::kInt8, Placement::dram, 0},       {Format::w(4, 32), variant::kInt8, Placement::npu_mapped, 0}};
+      {Format::q8_0, variant::kInt8, Placement::dram, 0},       {Format::w(4, 32), variant::kInt8, Placement::npu_mapped, 0},
+      {Format::q4_nibbles, variant::kInt8, Placement::npu_mapped, 3}};
   GraphCache graphs(host_->machine());
   Rng rng(5);
   for (const auto& [format, contract, where, of_the_worker] : kCases) {
@@ -93,7 +96,8 @@ TEST_F(HexagonGraphTest, rows_in_places_are_read_where_they_lie_at_each_launch) 
     const Lease arena = host_->machine().memory.lease(kSlots * pitch, where, Region::cold).value_or_throw();
     for (int launch = 0; launch < 2; ++launch) {
       auto rows = std::make_shared<std::vector<std::uint32_t>>(), places = std::make_shared<std::vector<std::uint32_t>>();
-      const View drawn = view({kSlots, kWidth, 0}, format);
+      View drawn = view({kSlots, kWidth, 0}, format == Format::q4_nibbles ? Format::q4_0 : format);
+      drawn.format = format;  // any bytes are nibbles
       for (std::uint32_t slot = 0; slot < kSlots; ++slot) std::memcpy(arena.data() + slot * pitch, drawn.data() + slot * row, row);
       for (std::uint32_t n = 0; n < kNeurons; ++n) {
         rows->push_back(n);
@@ -114,6 +118,10 @@ TEST_F(HexagonGraphTest, rows_in_places_are_read_where_they_lie_at_each_launch) 
       down.in = {neurons, glu.out[0]};
       down.out = {view({2, kWidth, 0}, Format::f32)};
       for (KernelCall* call : {&gate, &up, &down}) call->rows = rows, call->row_offsets = places;
+      const View scales = view({kNeurons, kWidth / 32, 0}, Format::f16);
+      for (KernelCall* call : {&gate, &up, &down}) {
+        if (format == Format::q4_nibbles) call->in.push_back(scales);
+      }
       std::vector<std::vector<float>> expected;
       for (const KernelCall* call : {&gate, &up, &glu, &down}) {
         function_.execute(*call);
