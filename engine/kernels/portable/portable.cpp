@@ -79,7 +79,7 @@ struct Vector {
       const float e = error.lane[i];
       const auto bits = std::bit_cast<std::uint32_t>(lane[i]);
       if (!(e < 0 || e > 0) || (bits & 1) != 0) return lane[i];
-      return std::bit_cast<float>(e > 0 == lane[i] > 0 ? bits + 1 : bits - 1);
+      return std::bit_cast<float>((e > 0) == (lane[i] > 0) ? bits + 1 : bits - 1);
     });
   }
   // 2^n for lanes that hold kRoundMagic + n, -127 < n < 128: n moves from the low mantissa bits into the exponent.

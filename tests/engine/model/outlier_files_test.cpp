@@ -75,7 +75,7 @@ TEST(OutlierFiles, rows_that_no_block_fills_keep_what_they_have) {
 
 TEST(OutlierFiles, packed_files_have_tiles_of_the_rows_and_bundles_their_values_in_q8_0) {
   const ScratchFolder folder;
-  for (const std::string name : test::all_or_few<std::vector<std::string>>({"reglu-3m", "moe-6m"}, {"reglu-3m"})) {
+  for (const std::string& name : test::all_or_few<std::vector<std::string>>({"reglu-3m", "moe-6m"}, {"reglu-3m"})) {
     if (name != "reglu-3m") quantize(embedded("stories-" + name + ".f16.gguf"), folder / (name + ".gguf"), "w4_outliers");
     const Gguf gguf = Gguf::open(name == "reglu-3m" ? quantised() : folder / (name + ".gguf"));
     const PackedModel packed = pack(gguf, {}, folder.str());

@@ -69,6 +69,7 @@ def stages_of(monkeypatch, tmp_path, *args):
     for name in ("ctest", "sanitizer"):
         monkeypatch.setattr(run, name, lambda preset, wanted=None, every=True: ran.append(preset if every else f"few of {preset}")
                             or run.Tally(passed=1))
+    monkeypatch.setattr(run, "built_for_smoke", lambda: {preset: ([], None) for preset in run.SMOKE})
     monkeypatch.setattr(run, "pytest", lambda every: ran.append("every pytest" if every else "pytest") or run.Tally(passed=1))
     monkeypatch.setattr(run, "fuzz", lambda: ran.append("fuzz") or run.Tally(passed=1))
     monkeypatch.setattr(run, "bill_of_materials", run.Tally)
@@ -103,9 +104,25 @@ def test_the_smoke_run_is_of_tests_that_there_are():
     smoke = re.search(r"set\(VITRO_SMOKE (.*)\)", lists)[1].split()
     assert smoke == ["base_test", "model_test", "traces_test", "host_test", "machine_test"], "these are not built for the release as well"
     for name in ("base_test", "model_test", "traces_test"):
-        assert run.PARSE.search(name) and f"vitro_test({name}" in lists
+        assert run.SMOKE["asan"].search(name) and f"vitro_test({name}" in lists
     for name in ("host_test", "machine_test"):
-        assert run.THREADS.search(name) and run.TSAN.search(name) and f"vitro_test({name}" in lists
+        assert run.SMOKE["tsan"].search(name) and run.TSAN.search(name) and f"vitro_test({name}" in lists
+
+
+def test_the_smoke_run_is_built_once_on_idle_cores(monkeypatch):
+    asked = []
+    monkeypatch.setattr(run, "built", lambda preset, log, wanted, idle: asked.append((preset, wanted, idle)) or (["a_test"], None))
+    run.built_for_smoke.cache_clear()
+    both = [run.built_for_smoke(), run.built_for_smoke()]
+    run.built_for_smoke.cache_clear()
+    assert both == 2 * [{"asan": (["a_test"], None), "tsan": (["a_test"], None)}]
+    assert asked == [(preset, wanted, True) for preset, wanted in run.SMOKE.items()]
+
+
+def test_a_smoke_run_that_does_not_build_fails(monkeypatch):
+    monkeypatch.setattr(run, "ctest", lambda preset, names: run.Tally(passed=len(names)))
+    tally = run.smoke({"asan": ([], run.failure("asan: does not build", "why")), "tsan": (["a", "b"], None)})
+    assert counts(tally) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("stages", ["dragons", "release,dragons"])

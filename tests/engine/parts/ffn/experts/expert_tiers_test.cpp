@@ -133,7 +133,7 @@ TEST(ExpertTiers, drops_and_padding_of_other_chunks_are_within_their_bounds) {
     for (const std::uint32_t k : {1u, 2u, 4u, 8u}) {
       for (const std::uint32_t chunk : {128u, 256u, 512u, 1024u}) {
         if (k == experts) continue;
-        for (std::uint64_t seed = 1; seed <= test::all_or_few(4, 1); ++seed) {
+        for (std::uint64_t seed = 1; seed <= test::all_or_few<std::uint64_t>(4, 1); ++seed) {
           SCOPED_TRACE(testing::Message() << experts << " experts, top-" << k << ", chunk " << chunk << ", seed " << seed);
           Rng rng(seed * 1000 + experts * 10 + k);
           constexpr std::uint32_t kChunks = 8;
