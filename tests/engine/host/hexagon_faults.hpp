@@ -71,6 +71,9 @@ class FaultyTransport final : public HexagonTransport {
 
   void invalidate(const void* begin, Bytes length) override {
     inner_->invalidate(begin, length);
+    if (begin == outbound().data() && changes_answer(posted_)) {
+      while (response().sequence != posted_ && alive()) {}  // one that came between here and the session's look would pass unchanged
+    }
     if (posted_ == 0 || response().sequence != posted_) return;
     if (begin != outbound().data()) {
       if (take(Fault::corrupt_result, posted_)) outbound()[static_cast<std::size_t>(hexagon::kResultsStart) + 5] ^= std::byte{4};
@@ -97,6 +100,12 @@ class FaultyTransport final : public HexagonTransport {
  private:
   hexagon::Request& request() { return *reinterpret_cast<hexagon::Request*>(inbound().data()); }
   hexagon::Response& response() { return *reinterpret_cast<hexagon::Response*>(outbound().data()); }
+  bool changes_answer(std::uint32_t number) const {
+    const auto fault = faults_.find(number);
+    if (fault == faults_.end()) return false;
+    return fault->second == Fault::corrupt_sum || fault->second == Fault::corrupt_log || fault->second == Fault::impossible_log ||
+           fault->second == Fault::wrong_sequence;
+  }
   bool take(Fault wanted, std::uint32_t number) {
     const auto fault = faults_.find(number);
     if (fault == faults_.end() || fault->second != wanted) return false;
