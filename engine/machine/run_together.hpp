@@ -11,8 +11,8 @@
 namespace vitro {
 
 // Where nothing happens between a phase's launches and its end, a task for each unit (TaskScope) would cost a start, a frame and a join
-// more. What units do, and when, is the same. Operations in flight are never cancelled: it lives until end() is over, and their chains
-// with it.
+// more. In sim, the core that runs the policy begins its own chain after all launches. Operations in flight are never cancelled: it lives
+// until end() is over, and their chains with it.
 class RunTogether {
  public:
   explicit RunTogether(Machine& machine) : clock_(machine.clock) {}

@@ -1,6 +1,5 @@
 #include "engine/parts/weights/phase_runner.hpp"
 
-#include <algorithm>
 #include <iterator>
 
 #include "engine/machine/run_together.hpp"

@@ -13,7 +13,7 @@ class PhaseRunner {
   PhaseRunner(Machine& machine, Residency& residency, GraphCache& graphs) : machine_(machine), residency_(residency), graphs_(graphs) {}
 
   // queues[i] runs on units[i]. Returns the outcomes of all calls that had one: by unit, then in queue order.
-  // Throws the first error of any unit after all have ended.
+  // Throws an error of a unit, the first in time or, where weights stay, of the first unit that has one, after all have ended.
   // `taken`: null, or what each unit took from the beginning of the phase to the end of its own work; 0 of one that has none.
   Task<std::vector<Outcome>> run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken = nullptr);
 

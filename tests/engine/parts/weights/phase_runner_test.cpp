@@ -37,10 +37,12 @@ class Scripted final : public Residency {
     released_.notify();
   }
   CacheStats stats() const override { return {}; }
+  bool stays() const override { return staying; }
 
   std::set<std::pair<std::size_t, std::size_t>> waiting, fails, held;  // held: till the phase is abandoned
   Picoseconds delay{10};
   int abandoned = 0;
+  bool staying = false;
   Log log;
 
  private:
@@ -206,6 +208,30 @@ TEST_F(PhaseRunnerTest, an_error_ends_the_phase_when_all_units_have_ended) {
         EXPECT_TRUE(log_of(other).back().starts_with("done")) << "what it had begun came to its end";
       }
     }
+  }
+}
+
+// Nothing is to be fetched or given back: each unit has one chain, and the residency hears of the plan alone.
+TEST_F(PhaseRunnerTest, where_weights_stay_each_unit_has_one_chain) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    start(seed);
+    residency->staying = true;
+    EXPECT_EQ(run(queues({2, 0, 3})), (Log{"0.0", "0.1", "2.0", "2.1", "2.2"})) << "seed " << seed;
+    EXPECT_EQ(submissions(), 2u);
+    EXPECT_EQ(log_of(0), (Log{"run 0.0", "run 0.1"}));
+    EXPECT_EQ(log_of(2), (Log{"run 2.0", "run 2.1", "run 2.2"}));
+  }
+}
+
+TEST_F(PhaseRunnerTest, where_weights_stay_an_error_ends_the_phase_when_all_units_have_ended) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    start(seed);
+    residency->staying = true;
+    function.broken = "1.2";
+    EXPECT_EQ(message_of<RunError>([&] { run(queues({30, 40, 30})); }), "unit lost at 1.2");
+    EXPECT_EQ(log_of(0).size(), 30u);
+    EXPECT_EQ(log_of(1), (Log{"run 1.0", "run 1.1"}));
+    EXPECT_EQ(log_of(2).size(), 30u);
   }
 }
 
