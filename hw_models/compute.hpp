@@ -64,6 +64,7 @@ struct Work {
   static constexpr Bytes kNever = ~Bytes{0};
   Bytes reused_bytes = 0, moved_here = kNever, moved_anywhere = kNever;
   std::optional<double> cycles;  // what prepare() has found
+  bool operator==(const Work&) const = default;
 };
 
 // What it costs to hand work over, apart from the work.
@@ -106,6 +107,8 @@ class ComputeModel {
   // The time that the call which ended last would have taken had memory answered at once, system work apart. What it took beyond
   // that it waited, and drew less (power/power.hpp). A model that does not say never waits. Requires: a call has ended.
   virtual Picoseconds computed() const { return Picoseconds::max(); }
+  // What a call takes follows from its work, from the clock, and from what memory gives: nothing is remembered from one call to the next.
+  virtual bool forgets() const { return false; }
   virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0 of an accelerator, which runs none
 };
 

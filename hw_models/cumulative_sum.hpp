@@ -63,18 +63,19 @@ class CumulativeSum {
     push({end, last().total + amount});
   }
 
-  void push(Point point) {
+  [[gnu::always_inline]] void push(Point point) {
     if (point.when < merges_until_) {
       points_.back() = point;
       return;
     }
+    merges_until_ = points_.back().when + distance_;
     points_.push_back(point);
-    if (points_.size() == kMaxPoints) thin_out();
-    merges_until_ = points_[points_.size() - 2].when + distance_;
+    if (points_.size() == kMaxPoints) [[unlikely]]
+      thin_out();
   }
 
   // In place: what was reserved once is enough for ever.
-  void thin_out() {
+  [[gnu::noinline]] void thin_out() {
     distance_ = (points_.back().when - points_.front().when) / static_cast<std::int64_t>(kMaxPoints / 4);
     std::size_t kept = 0;
     for (std::size_t i = 1; i + 1 < points_.size(); ++i) {
@@ -82,6 +83,7 @@ class CumulativeSum {
     }
     points_[++kept] = points_.back();
     points_.resize(kept + 1);
+    merges_until_ = points_[kept - 1].when + distance_;
   }
 
   std::vector<Point> points_{Point{}};

@@ -48,4 +48,22 @@ class DramModel {
   virtual double peak_rate(Picoseconds begin, Picoseconds end) = 0;
 };
 
+// Hears what a memory model writes down, when it does.
+class DramListener {
+ public:
+  virtual ~DramListener() = default;
+  virtual void rate(double bytes_per_second) = 0;       // of all requests together, from now on
+  virtual void moved(double read, double written) = 0;  // bytes, by a request that ends now
+};
+
+// What a DRAM model offers beside DramModel whose times do not depend on requests that have ended.
+class RepeatableDram {
+ public:
+  virtual ~RepeatableDram() = default;
+  virtual void listen(DramListener* listener) = 0;  // null: nobody does any more
+  // What it would write down now, had there been requests as before. Requires: none is under way.
+  virtual void set_rate(double bytes_per_second) = 0;
+  virtual void count(double read, double written) = 0;
+};
+
 }  // namespace vitro::hw

@@ -5,7 +5,7 @@
 
 #include "engine/machine/trace.hpp"
 #include "hw_models/compute.hpp"
-#include "sim/activity_meter.hpp"
+#include "sim/books.hpp"
 
 namespace vitro::sim {
 
@@ -13,11 +13,8 @@ namespace vitro::sim {
 // waits, as a scheduler that favours the thread that just woke up would have it.
 class Core {
  public:
-  // As spans of a trace are called.
-  enum class SystemWork : std::uint8_t { issue_io, policy, take_result };
-
-  Core(hw::ComputeModel& model, Meter& meter, std::size_t processor, TraceSink& trace, std::string name)
-      : model_(model), meter_(meter), processor_(processor), trace_(trace), name_(std::move(name)) {}
+  Core(hw::ComputeModel& model, Books& books, std::size_t processor, TraceSink& trace, std::string name)
+      : model_(model), books_(books), processor_(processor), trace_(trace), name_(std::move(name)) {}
 
   hw::ComputeModel& model() { return model_; }
   // Returns when the work is done. Requires: it is one of UnitKind::core.
@@ -25,7 +22,7 @@ class Core {
     const Picoseconds begin = std::max(from, system_free_);
     system_free_ = begin + duration;
     if (trace_.enabled() && duration.count() > 0) draw(kind, begin);
-    meter_.system_work(processor_, begin, system_free_);
+    books_.system_works(processor_, kind, begin, duration);
     model_.preempt(duration);
     return system_free_;
   }
@@ -52,7 +49,7 @@ class Core {
   }
 
   hw::ComputeModel& model_;
-  Meter& meter_;
+  Books& books_;
   std::size_t processor_;
   Picoseconds system_free_{0};
   TraceSink& trace_;

@@ -32,11 +32,14 @@ class EventQueue {
   }
 
   bool empty() const { return size_ == 0; }
+  bool shuffles() const { return shuffle_.has_value(); }
   Picoseconds next() const { return Picoseconds(line_[kStride + size_ - 1].when); }  // Requires: not empty
 
   void push(const Event& event) { insert(event, order()); }
   // Behind all other events of its time, also those that are pushed later (but not so).
   void push_last(const Event& event) { insert(event, order() | kBehindAll); }
+
+  std::size_t size() const { return size_ + rest_.size(); }
 
   Event pop() {  // Requires: not empty
     const std::uint32_t slot = line_[kStride + --size_].slot();

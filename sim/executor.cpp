@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "sim/phase_repeater.hpp"
 
 namespace vitro::sim {
 namespace {
@@ -96,9 +97,9 @@ inline void SimExecutor::resume(const Event& event) {
 }
 
 inline void SimExecutor::execute(Event& event) {
-  ++events_;
-  hash_.add(static_cast<std::uint64_t>(event.when.count()));
-  hash_.add(static_cast<std::uint64_t>(event.label.device) << 16 | event.label.kind);
+  note(event.label);
+  if (tape_ != nullptr) [[unlikely]]
+    tape_->steps.emplace_back(Tape::Event{time_ - tape_->begin, event.label});
   if (!event.handle) return event.action();
   if (policy_free_ <= time_ && held_.empty()) return resume(event);
   // Kept aside in order: back in the heap, every waiting coroutine would come round at each charge.
@@ -124,6 +125,12 @@ void SimExecutor::drain() {
     held_.pop_front();
     resume(event);
   }
+}
+
+bool SimExecutor::phase_submitted(std::coroutine_handle<> waiter) { return repeater_ != nullptr && repeater_->submitted(waiter); }
+
+void SimExecutor::phase_ended() {
+  if (repeater_ != nullptr) repeater_->ended();
 }
 
 void SimExecutor::step() {

@@ -12,8 +12,11 @@
 #include "engine/machine/executor.hpp"
 #include "engine/machine/task.hpp"
 #include "sim/event_queue.hpp"
+#include "sim/tape.hpp"
 
 namespace vitro::sim {
+
+class PhaseRepeater;
 
 // An sc_event keeps one notification and drops a later one, hence a queue of our own: the SC_METHOD pops what is due and
 // asks to be woken for the next. Other SystemC modules may run beside it and call at() from their own processes. When there
@@ -43,6 +46,21 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   // device, with its type. Throws RunError when nothing is left that could resume the task.
   void run(Task<void>& task);
 
+  // Of phases that have gone before. Null, as at first: all are simulated.
+  void set_repeater(PhaseRepeater* repeater) { repeater_ = repeater; }
+  bool phase_submitted(std::coroutine_handle<> waiter) override;
+  void phase_ended() override;
+  // For it: no coroutine waits for the policy's core, and nothing but the queue decides what comes next.
+  bool settled() const { return alone_ && !queue_.shuffles() && held_.empty() && !drain_posted_; }
+  EventQueue& queue() { return queue_; }
+  Picoseconds policy_free() const { return policy_free_; }
+  void record(Tape* tape) { tape_ = tape; }  // events as they come; null: no more
+  void play(Picoseconds when, hw::Label label) {  // an event without its action. Requires: when >= device_now()
+    time_ = when;
+    note(label);
+  }
+  void count_posts(std::uint64_t posts) { posts_ += posts; }
+
   std::uint64_t events() const { return events_; }
   std::uint64_t posts() const { return posts_; }  // coroutines put into the queue so far
   const Hash& hash() const { return hash_; }      // over (time, device, kind) of all events
@@ -56,6 +74,11 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   void drain();  // resumes the policy's waiting coroutines while its core is free
   void execute(Event& event);
   void resume(const Event& event);
+  void note(hw::Label label) {  // an event, now
+    ++events_;
+    hash_.add(static_cast<std::uint64_t>(time_.count()));
+    hash_.add(static_cast<std::uint64_t>(label.device) << 16 | label.kind);
+  }
 
   EventQueue queue_;
   sc_core::sc_event wake_;
@@ -68,6 +91,8 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   std::uint64_t events_ = 0, posts_ = 0;
   Hash hash_;
   Task<void>* task_ = nullptr;
+  PhaseRepeater* repeater_ = nullptr;
+  Tape* tape_ = nullptr;
   std::exception_ptr error_;
 };
 

@@ -10,7 +10,9 @@
 #include "engine/machine/budgeted_memory.hpp"
 #include "hw_models/tlm/loader.hpp"
 #include "sim/device_context.hpp"
+#include "sim/books.hpp"
 #include "sim/executor.hpp"
+#include "sim/phase_repeater.hpp"
 #include "sim/power_meter.hpp"
 #include "sim/storage.hpp"
 #include "sim/unit.hpp"
@@ -23,11 +25,11 @@ class SimClock final : public Clock {
   SimClock(SimExecutor& executor, Core& core, const Soc& soc) : executor_(executor), core_(core), soc_(soc) {}
 
   Picoseconds now() const override { return executor_.now(); }
-  void charge(PolicyWork work, std::uint32_t n) override { occupy(Core::SystemWork::policy, soc_.policy_cycles(work) * n); }
-  void take_in_result() { occupy(Core::SystemWork::take_result, soc_.barrier_cycles()); }
+  void charge(PolicyWork work, std::uint32_t n) override { occupy(SystemWork::policy, soc_.policy_cycles(work) * n); }
+  void take_in_result() { occupy(SystemWork::take_result, soc_.barrier_cycles()); }
 
  private:
-  void occupy(Core::SystemWork kind, double cycles) {
+  void occupy(SystemWork kind, double cycles) {
     executor_.hold_policy_until(core_.system_work(kind, executor_.now(), from_seconds(cycles / core_.model().clock().value)));
   }
 
@@ -51,6 +53,7 @@ class SimMachine final : public MachineHost {
   std::array<Bytes, kPlacements> device_limits();
   bool uses(std::string_view processor) const;  // for kernels or for the policy
   Core& core_named(std::string_view name, std::string_view why);
+  void repeat_phases(const SimOptions& options, const TraceSink& trace);
   double cpu_utilization(Picoseconds begin, Picoseconds end);
   std::pair<double, double> cpu_busy(Picoseconds begin, Picoseconds end);
 
@@ -65,10 +68,12 @@ class SimMachine final : public MachineHost {
   Meter meter_;
   std::optional<PowerMeter> power_;
   EnergyCauses causes_;
+  std::optional<Books> books_;
   BudgetedMemory memory_;
   std::optional<ReuseTracker> reuse_;
   std::vector<std::unique_ptr<SimUnit>> units_;
   std::optional<SimClock> clock_;
+  std::optional<PhaseRepeater> repeater_;
   std::optional<SimStorage> storage_;
   std::optional<Machine> machine_;
 };
@@ -87,19 +92,19 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
   for (const Processor& processor : soc_.processors()) {
     if (processor.params->tables().contains("miss_time")) reuse_.emplace(unit_names_.size());
   }
-  for (Processor& processor : soc_.processors()) {
-    cores_.push_back(std::make_unique<Core>(*processor.model, meter_, cores_.size(), trace, processor.name));
-  }
-  Core& policy_core = core_named(options.policy_core, "policy_core");
-  if (soc_.processors()[policy_core.processor()].kind != UnitKind::core)
-    throw ConfigError(fmt::format("policy_core: \"{}\" is not a CPU core", options.policy_core));
-
   if (soc_.power() != nullptr) {
     std::vector<bool> used;
     for (const Processor& processor : soc_.processors()) used.push_back(uses(processor.name));
     power_.emplace(*soc_.power(), soc_, meter_, context_, trace, std::move(used));
   }
   PowerMeter* const power = power_ ? &*power_ : nullptr;
+  books_.emplace(executor_, meter_, power, &causes_);
+  for (Processor& processor : soc_.processors()) {
+    cores_.push_back(std::make_unique<Core>(*processor.model, *books_, cores_.size(), trace, processor.name));
+  }
+  Core& policy_core = core_named(options.policy_core, "policy_core");
+  if (soc_.processors()[policy_core.processor()].kind != UnitKind::core)
+    throw ConfigError(fmt::format("policy_core: \"{}\" is not a CPU core", options.policy_core));
 
   std::vector<ComputeUnit*> units;
   for (const std::string& name : unit_names_) {
@@ -120,8 +125,8 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.shape_multiple = dispatch.shape_multiple;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, meter_, power, power_ ? &causes_ : nullptr, count_,
-                                                        reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, *books_, power, power_ ? &causes_ : nullptr,
+                                                        count_, reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
                                                         options.check_operands, soc_.calls_together()}));
     units.push_back(units_.back().get());
   }
@@ -131,6 +136,18 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
       SimStorage::Surroundings{executor_, trace, meter_, power, units_, policy_core, soc_.mapped_page_cycles(), options.scratch_folder});
   if (soc_.barrier_cycles() > 0) executor_.on_result([this] { clock_->take_in_result(); });
   machine_.emplace(Machine{executor_, *clock_, std::move(units), *storage_, memory_, trace, options.seed});
+  repeat_phases(options, trace);
+}
+
+// Where a phase's times follow from what PhaseRepeater compares, and nobody wants to see each event.
+void SimMachine::repeat_phases(const SimOptions& options, const TraceSink& trace) {
+  auto* const dram = dynamic_cast<hw::RepeatableDram*>(&soc_.dram());
+  const auto may_remember = [](const auto& unit) { return unit->caps().kind == UnitKind::core && !unit->core().model().forgets(); };
+  const bool plain = !reuse_ && !trace.enabled() && !options.check_operands;
+  if (!soc_.phases_repeated() || !plain || dram == nullptr || std::ranges::any_of(units_, may_remember)) return;
+  const PowerMeter* const power = power_ ? &*power_ : nullptr;
+  repeater_.emplace(PhaseRepeater::Machine{executor_, *books_, meter_, power, *dram, cores_, units_});
+  executor_.set_repeater(&*repeater_);
 }
 
 void SimMachine::run(Task<void> task) {
@@ -264,7 +281,7 @@ MachineReport SimMachine::report(Picoseconds begin, Picoseconds end) {
     launches += unit->launches();
   }
   report.counts = {{"events", executor_.events()}, {"runs", runs}, {"launches", launches}, {"reads", io.reads}, {"writes", io.writes},
-                   {"posts", executor_.posts()}};
+                   {"posts", executor_.posts()}, {"repeated_phases", repeater_ ? repeater_->repeated() : 0}};
   for (const auto& [name, initiator] : soc_.initiators()) {
     if (begin >= end) break;
     const double rate = initiator->bytes_moved(begin, end) / to_seconds(end - begin);

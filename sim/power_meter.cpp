@@ -47,16 +47,31 @@ void PowerMeter::set_draw(std::size_t processor) {
 void PowerMeter::set_clocks(std::size_t processor) {
   if (thermal_) heat_up_to(context_.now());
   if (governor_) follow_load(context_.now());
-  const double cool = thermal_ ? thermal_->clock_share() : 1;
   for (std::size_t p = 0; p < used_.size(); ++p) {
-    const std::string_view core_class = soc_.processors()[p].core_class;
-    const bool governed = governor_ && governor_->governs(core_class);
-    const double share = governed ? std::min(cool, governor_->clock_share(core_class, load_of(core_class))) : cool;
+    const double share = due_share(p);
     // A call keeps the clock that it began with, and draws power for it.
     if (clock_share_[p] == share || (p != processor && meter_.runs_kernel(p))) continue;
     clock_share_[p] = share;
     set_clock(p);
   }
+}
+
+double PowerMeter::due_share(std::size_t processor) const {
+  const double cool = thermal_ ? thermal_->clock_share() : 1;
+  const std::string_view core_class = soc_.processors()[processor].core_class;
+  if (!governor_ || !governor_->governs(core_class)) return cool;
+  return std::min(cool, governor_->clock_share(core_class, load_of(core_class)));
+}
+
+Picoseconds PowerMeter::steady_until() const {
+  Picoseconds until = Picoseconds::max();
+  if (thermal_) until = heated_ + thermal_->step();
+  if (governor_) until = std::min(until, loaded_ + governor_->period());
+  if (until == Picoseconds::max()) return until;
+  for (std::size_t p = 0; p < used_.size(); ++p) {
+    if (clock_share_[p] != due_share(p)) return Picoseconds(0);
+  }
+  return until;
 }
 
 // Of all cores of a class, which share a clock.

@@ -27,6 +27,8 @@ class PowerMeter {
   void before_call(std::size_t processor) {
     if (thermal_ || governor_) set_clocks(processor);
   }
+  // Clocks are for calls that begin before then what they are now; 0: one may change at once.
+  Picoseconds steady_until() const;
   // Of its dynamic power, what a processor draws from now on while it runs neither kernels nor system work.
   void set_activity(std::size_t processor, double otherwise) {
     otherwise_[processor] = otherwise;
@@ -57,6 +59,7 @@ class PowerMeter {
  private:
   void heat_up_to(Picoseconds now);
   void set_clocks(std::size_t processor);
+  double due_share(std::size_t processor) const;  // of its full clock, by heat and load up to now
   void follow_load(Picoseconds now);
   double load_of(std::string_view core_class) const;
   void set_clock(std::size_t processor);

@@ -21,6 +21,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"mapped_page_cycles", Dimension::none, "0", "not measured: pages that come through a mapping cost their core nothing"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
     {"calls", Dimension::none, "each", "how the calls of a chain are simulated, whatever the device", "each|together"},
+    {"phases", Dimension::none, "repeated", "whether what has gone before is simulated again: results are the same", "repeated|each"},
 };
 // By PolicyWork, without the last, which is among what waking the policy costs.
 constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",
@@ -126,6 +127,7 @@ void Soc::build_cpu(Reader& root) {
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
   barrier_cycles_ = cpu->number("barrier_cycles");
   calls_together_ = cpu->word("calls") == "together";
+  phases_repeated_ = cpu->word("phases") == "repeated";
   mapped_page_cycles_ = cpu->number("mapped_page_cycles");
   for (std::size_t i = 0; i < std::size(kPolicyKeys); ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);
   cpu->add_table(reader, kWakeCosts, false);

@@ -73,6 +73,7 @@ class Soc {
   // behind those that still work.
   double barrier_cycles() const { return barrier_cycles_; }
   bool calls_together() const { return calls_together_; }  // of a chain, on cores whose model can
+  bool phases_repeated() const { return phases_repeated_; }  // from a tape, where models can
   double mapped_page_cycles() const { return mapped_page_cycles_; }
   // Cycles of the policy's core for one unit of policy work.
   double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }
@@ -109,7 +110,7 @@ class Soc {
   std::optional<hw::FlowPower> power_;
   std::array<double, kPolicyWorks> policy_cycles_{};
   double barrier_cycles_ = 0, mapped_page_cycles_ = 0;
-  bool calls_together_ = false;
+  bool calls_together_ = false, phases_repeated_ = false;
   PolicyWakes wakes_;
   std::vector<std::unique_ptr<hw::Params>> params_;  // models keep references into them
 };

@@ -195,7 +195,7 @@ void SimStorage::issue(std::uint32_t index, Picoseconds from) {
   const Operation& operation = operations_[index];
   const Picoseconds cost = model_.issue_time(operation.core->model().clock());
   for (std::uint32_t command = 0; command < operation.commands; ++command) {
-    const Picoseconds issued = operation.core->system_work(Core::SystemWork::issue_io, from, cost);
+    const Picoseconds issued = operation.core->system_work(SystemWork::issue_io, from, cost);
     s_.executor.at(issued, {device_, kIssued}, [this, index, command] { enter(index, command); });
   }
   if (operation.core == &s_.policy_core) s_.executor.hold_policy_until(s_.policy_core.system_free());

@@ -80,7 +80,7 @@ void SimStorage::issue_group(std::uint32_t number) {
   if (s_.trace.enabled()) s_.trace.counter(outstanding_track_, now, s_.meter.storage_outstanding());
   const Picoseconds cost = model_.issue_time(group.core->model().clock());
   const auto commands = static_cast<std::int64_t>(group.commands.size());
-  const Picoseconds last = group.core->system_work(Core::SystemWork::issue_io, now, commands * cost);
+  const Picoseconds last = group.core->system_work(SystemWork::issue_io, now, commands * cost);
   for (std::int64_t i = 0; i < commands; ++i) group.commands[static_cast<std::size_t>(i)].issued = last - (commands - 1 - i) * cost;
   s_.executor.at(last, {device_, kGroupIssued},
                  [this, number] { model_.submit_reads(groups_[number].commands, [this, number] { end_group(number); }); });

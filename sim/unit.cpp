@@ -3,45 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "engine/machine/clock.hpp"
-#include "engine/ops/operands.hpp"
-#include "engine/quant/blocks.hpp"
 
 namespace vitro::sim {
 namespace {
 
 enum Kind : std::uint16_t { kBegin = 100, kSwitched, kAnswered, kRefused };
-
-// Size of a graph's description: PowerInfer-2 4.1.3 names 10 KB for a graph of a few operators (pi2_npu_graph_size).
-constexpr Bytes kGraphBytesPerCall = 2 * KiB;
-
-std::size_t batch_of(const GraphSpec& spec) {
-  return !spec.calls.empty() && spec.calls.front().batch ? spec.calls.front().batch->size() : 0;
-}
-
-// What a unit must be able to read: weights, or keys and values.
-Format operand_format(const KernelCall& call) {
-  if (call.in.empty()) return Format::f32;
-  if (call.in[0].format == Format::q4_nibbles) return Format::q4_0;
-  return reads_kv(call) ? call.in[1].format : call.in[0].format;
-}
-
-Bytes weight_bytes(const GraphSpec& spec) {
-  std::set<std::pair<std::uint64_t, Bytes>> seen;
-  Bytes sum = 0;
-  for (const KernelCall& call : spec.calls) {
-    if (!call.is<ops::Matmul, ops::Accumulate>()) continue;
-    const View& weights = call.in[0];
-    if (!weights.memory || seen.insert({weights.memory.id(), weights.offset}).second) {
-      // As panels hold them.
-      sum += weights.shape[0] * row_bytes(weights.format, weights.shape[1], std::max(weights.layout, Layout::tiled));
-    }
-  }
-  return sum;
-}
 
 }  // namespace
 
@@ -62,27 +31,6 @@ void SimUnit::submit(const Chain& chain, Completion<RunResult>& done) {
   ++runs_;
   Job job;
   job.chain = &chain;
-  job.done = &done;
-  enqueue(std::move(job));
-}
-
-void SimUnit::submit(const Graph& graph, const Bindings& bindings, Completion<RunResult>& done) {
-  const auto loaded = graphs_.find(graph.id);
-  VITRO_CHECK(loaded != graphs_.end(), "launch of a graph that is not loaded");
-  const GraphSpec& spec = loaded->second.spec;
-  if (core_.model().dispatch().fixed_batch && bindings.batch && bindings.batch->size() != batch_of(spec)) {
-    return reject(done, fmt::format("{} has static shapes: graph \"{}\" was built for a batch of {} rows and is launched with {}",
-                                    caps_.name, spec.name, batch_of(spec), bindings.batch->size()));
-  }
-  if (bindings.keys > 0 && std::ranges::find(spec.keys, bindings.keys) == spec.keys.end()) {
-    return reject(done, fmt::format("{}: graph \"{}\" is not enumerated for {} keys", caps_.name, spec.name, bindings.keys));
-  }
-  ++launches_;
-  Job job;
-  job.bound = std::make_unique<Chain>(bind(spec, bindings));
-  job.chain = job.bound.get();
-  job.graph = graph.id;
-  job.on_cpu = loaded->second.on_cpu;
   job.done = &done;
   enqueue(std::move(job));
 }
@@ -114,13 +62,14 @@ void SimUnit::start_next() {
   working_ = !jobs_.empty();
   if (!working_) return;
   const Picoseconds now = s_.executor.device_now();
-  const Picoseconds begin = std::max({now, jobs_.front().from, core_.system_free()});
-  if (begin == now) return begin_job();
-  s_.executor.at(begin, {device_, kBegin}, [this] { start_next(); });
+  begins_ = std::max({now, jobs_.front().from, core_.system_free()});
+  if (begins_ == now) return begin_job();
+  s_.executor.at(begins_, {device_, kBegin}, [this] { start_next(); });
 }
 
 void SimUnit::begin_job() {
   Job& job = jobs_.front();
+  begun_ = true;
   if (job.share) {
     call_began_ = s_.executor.device_now();
     return run_on_model(job.share->work, [this] { end_share(); });
@@ -151,6 +100,7 @@ void SimUnit::begin_call() {
     run_on_model(work_of(call), [this] { end_call(); });
   } catch (const RunError&) {  // the model can not carry such a call out; who submitted it may not wait yet
     result_.error = std::current_exception();
+    s_.books.fails();
     s_.executor.at(call_began_, {device_, kRefused}, [this] { end_job(); });
   }
 }
@@ -161,8 +111,7 @@ void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
 }
 
 void SimUnit::begin_on_model(std::span<const hw::Work> works) {
-  s_.meter.kernel_begins(core_.processor(), call_began_);
-  if (s_.power != nullptr) s_.power->before_call(core_.processor());
+  s_.books.kernel_begins(core_.processor());
   written_ = weights_ = moved_ = 0;
   for (const hw::Work& work : works) {
     const Bytes weights = std::min(work.weight_bytes, work.read_bytes);
@@ -187,16 +136,35 @@ void SimUnit::end_call() {
 }
 
 void SimUnit::end_job() {
-  s_.meter.kernel_ends(core_.processor(), s_.executor.device_now());
+  answer(finish_job().waiter);
+  start_next();
+}
+
+Completion<RunResult>& SimUnit::finish_job() {
+  s_.books.chain_ends(static_cast<std::uint32_t>(caps_.id), core_.processor());
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
+  begun_ = false;
   job.bound.reset();  // its leases go before the waiter may look at the budget
-  Completion<RunResult>& done = *job.done;
-  done.result.emplace(std::move(result_));
+  job.done->result.emplace(std::exchange(result_, {}));
   const Picoseconds spin = core_.model().dispatch().spin;
   if (spin.count() > 0) awake_until_ = s_.executor.device_now() + spin;
-  answer(done.waiter);
-  start_next();
+  return *job.done;
+}
+
+bool SimUnit::about_to_begin(std::coroutine_handle<> waiter) const {
+  return jobs_.size() == 1 && !begun_ && jobs_.front().chain != nullptr && jobs_.front().done->waiter == waiter && unseen_.empty();
+}
+
+void SimUnit::execute_again(std::size_t call) {
+  const Picoseconds now = s_.executor.device_now();
+  call_ = call;
+  execute((*jobs_.front().chain)[call], now, now);
+}
+
+void SimUnit::end_again() {
+  finish_job();
+  working_ = false;
 }
 
 // Hands a result over, as soon as the policy sees it: its core may be at work.
@@ -214,7 +182,7 @@ void SimUnit::answer(std::coroutine_handle<> waiter) {
   if (wakes.between_calls && s_.meter.storage_outstanding() == 0) {
     if (!own) return (*beside)->unseen_.push_back(waiter);
   } else {
-    s_.policy_core.system_work(Core::SystemWork::take_result, s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
+    s_.policy_core.system_work(SystemWork::take_result, s_.executor.device_now(), own ? wakes.own_cost : wakes.cost);
     if (!own) seen += wakes.latency;
   }
   s_.executor.post_result(seen, waiter);
@@ -224,7 +192,7 @@ void SimUnit::answer(std::coroutine_handle<> waiter) {
 bool SimUnit::give_answers() {
   if (unseen_.empty()) return false;
   for (const std::coroutine_handle<> waiter : unseen_) {
-    s_.policy_core.system_work(Core::SystemWork::take_result, s_.executor.device_now(), *s_.wakes.between_calls);
+    s_.policy_core.system_work(SystemWork::take_result, s_.executor.device_now(), *s_.wakes.between_calls);
     s_.executor.post_result(s_.executor.device_now(), waiter);
   }
   unseen_.clear();
@@ -235,6 +203,7 @@ void SimUnit::release() {
   VITRO_CHECK(working_ && jobs_.front().chain == nullptr, "release of a unit that is not blocked");
   awake_until_ = s_.executor.device_now() + core_.model().dispatch().wake_up;
   jobs_.pop_front();
+  begun_ = false;
   start_next();
 }
 
@@ -251,6 +220,7 @@ void SimUnit::end_share() {
   if (s_.trace.enabled()) s_.trace.span(track_, call_began_, now, "share", "of a graph that an accelerator gave back");
   hw::Callback done = jobs_.front().share->done;
   jobs_.pop_front();
+  begun_ = false;
   done();
   start_next();
 }
@@ -258,84 +228,6 @@ void SimUnit::end_share() {
 std::vector<std::string> SimUnit::notes() const {
   if (fallbacks_ == 0) return {};
   return {fmt::format("{}: {} graphs ran on the CPU, the first because {}", caps_.name, fallbacks_, first_fallback_)};
-}
-
-Bytes SimUnit::mapped_by(const GraphSpec& spec) const {
-  std::set<std::uint64_t> seen;
-  Bytes sum = 0;
-  const auto add = [&](const View& view) {
-    if (view.slot == 0 && view.memory && seen.insert(view.memory.id()).second) sum += view.memory.size();
-  };
-  for (const KernelCall& call : spec.calls) {
-    for (const View& view : call.in) add(view);
-    for (const View& view : call.out) add(view);
-  }
-  return sum;
-}
-
-Status SimUnit::refusal(const GraphSpec& spec) const {
-  const bool fixed = core_.model().dispatch().fixed_batch;
-  if (fixed && batch_of(spec) == 0) {
-    return {Code::unsupported_shape, fmt::format("{} has static shapes: graph \"{}\" names no batch", caps_.name, spec.name)};
-  }
-  for (const KernelCall& call : spec.calls) {
-    std::string why = core_.model().objection(to_string(call.op), to_string(operand_format(call)));
-    if (why.empty() && fixed && call.rows) why = "static shapes: it takes no rows that are chosen at run time";
-    if (!why.empty()) return {Code::unsupported_shape, fmt::format("{}: graph \"{}\": {}", caps_.name, spec.name, why)};
-  }
-  return {};
-}
-
-std::string SimUnit::beyond_limits(const GraphSpec& spec) const {
-  const hw::DispatchCosts& limits = core_.model().dispatch();
-  if (const Bytes weights = weight_bytes(spec); limits.graph_weights > 0 && weights > limits.graph_weights) {
-    return fmt::format("graph \"{}\" has weights of {} and one graph holds {}", spec.name, format_bytes(weights),
-                       format_bytes(limits.graph_weights));
-  }
-  if (limits.graph_count > 0 && graphs_.size() >= limits.graph_count) {
-    return fmt::format("graph \"{}\" came when {} were loaded, as many as there may be", spec.name, limits.graph_count);
-  }
-  for (const KernelCall& call : spec.calls) {
-    if (!call.is<ops::Matmul>() || limits.graph_axis == 0) continue;
-    const std::uint32_t longest = std::max(call.in[0].shape[0], call.in[0].shape[1]);
-    if (longest > limits.graph_axis) {
-      return fmt::format("graph \"{}\" has an axis of {} elements and the longest is {}", spec.name, longest, limits.graph_axis);
-    }
-  }
-  return {};
-}
-
-Task<Result<Graph>> SimUnit::load(GraphSpec spec) {
-  const Bytes size = spec.calls.size() * kGraphBytesPerCall;
-  Status refused = refusal(spec);
-  if (refused.code != Code::ok) co_return Result<Graph>(std::move(refused));
-  Loaded loaded{std::move(spec), 0, false};
-  if (std::string why = beyond_limits(loaded.spec); !why.empty() && fallback_.possible()) {
-    loaded.on_cpu = true;
-    if (fallbacks_++ == 0) first_fallback_ = why;
-  } else if (!why.empty()) {
-    co_return Result<Graph>(Status{Code::over_budget, fmt::format("{}: {}, and there is no CPU core to run it", caps_.name, why)});
-  }
-  loaded.mapped = mapped_by(loaded.spec) + size;
-  if (caps_.session_limit > 0 && mapped_ + loaded.mapped > caps_.session_limit) {
-    co_return Result<Graph>(Status{
-        Code::over_budget, fmt::format("{}: graph \"{}\" would map {} beside {}, and a session holds {}", caps_.name, loaded.spec.name,
-                                       format_bytes(loaded.mapped), format_bytes(mapped_), format_bytes(caps_.session_limit))});
-  }
-  mapped_ += loaded.mapped;
-  const hw::DispatchCosts& dispatch = core_.model().dispatch();
-  const Picoseconds ready = s_.executor.now() + dispatch.load + (loaded.spec.built ? Picoseconds(0) : dispatch.build);
-  co_await sleep_until(s_.executor, ready);
-  const Graph graph{next_graph_++, size};
-  graphs_.emplace(graph.id, std::move(loaded));
-  co_return Result<Graph>(graph);
-}
-
-void SimUnit::unload(Graph graph) {
-  const auto loaded = graphs_.find(graph.id);
-  VITRO_CHECK(loaded != graphs_.end(), "unload of a graph that is not loaded");
-  mapped_ -= loaded->second.mapped;
-  graphs_.erase(loaded);
 }
 
 }  // namespace vitro::sim

@@ -12,6 +12,7 @@
 #include "hw_models/piece.hpp"
 #include "sim/core.hpp"
 #include "sim/cpu_fallback.hpp"
+#include "sim/books.hpp"
 #include "sim/energy_causes.hpp"
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
@@ -29,6 +30,7 @@ class SimUnit final : public ComputeUnit {
     Function& function;
     TraceSink& trace;
     Meter& meter;
+    Books& books;
     PowerMeter* power;  // null: the device file has no power block
     EnergyCauses* causes;  // likewise
     const CountFunction& count;
@@ -57,8 +59,17 @@ class SimUnit final : public ComputeUnit {
   void block(hw::Callback begin);
   void release();
   // A call in this unit's prices, and time of this unit for a share of a call whose effect belongs to another unit.
-  hw::Work price(const KernelCall& call) { return work_.build(call); }
+  const hw::Work& price(const KernelCall& call) { return work_.build(call); }  // valid until the next one
   void lend(const hw::Work& work, Cause cause, hw::Callback done);
+
+  // For what repeats a phase (phase_repeater.hpp).
+  bool idle() const { return jobs_.empty() && unseen_.empty(); }
+  bool about_to_begin(std::coroutine_handle<> waiter) const;  // the only chain that it has
+  const Chain& next_chain() const { return *jobs_.front().chain; }
+  Picoseconds begins() const { return begins_; }  // as far as was known when it was submitted
+  // What the next chain does to the engine's data, and its end. Requires: about_to_begin.
+  void execute_again(std::size_t call);
+  void end_again();
 
  protected:
   void submit(const Chain& chain, Completion<RunResult>& done) override;
@@ -103,10 +114,10 @@ class SimUnit final : public ComputeUnit {
   void note_piece();
   // Of what ends now, with a power model: what it moved and for how long it computed, which is the answer; and what its parts drew.
   Picoseconds note_end();
-  void note_draw(Cause cause, double seconds, double computed);
   void note_call(Cause cause);  // that ends: what it has moved, for how long it computed, and what it drew for which cause
   void end_call();
   void end_job();
+  Completion<RunResult>& finish_job();  // of whoever waits for it
   void answer(std::coroutine_handle<> waiter);
   bool give_answers();
   void reject(Completion<RunResult>& done, std::string why);
@@ -124,8 +135,8 @@ class SimUnit final : public ComputeUnit {
   TrackId track_;
   std::deque<Job> jobs_;                         // front: in progress
   std::vector<std::coroutine_handle<>> unseen_;  // answers of other units, on the core where the policy computes
-  bool working_ = false;
-  Picoseconds awake_until_{-1};
+  bool working_ = false, begun_ = false;  // begun: the front job
+  Picoseconds awake_until_{-1}, begins_{0};
   std::size_t call_ = 0;  // of the front job
   Picoseconds call_began_{0};
   Bytes written_ = 0, weights_ = 0, moved_ = 0;  // by that call: to DRAM, and from and to it weights and all else

@@ -7,22 +7,14 @@ namespace vitro::sim {
 
 Picoseconds SimUnit::note_end() {
   const Picoseconds now = s_.executor.device_now(), computed = std::min(core_.model().computed(), now - call_began_);
-  s_.power->dram_written(written_);
-  s_.meter.computed(core_.processor(), call_began_, now, computed);
-  s_.causes->moved(now, weights_, moved_);
+  s_.books.call_ends(core_.processor(), {call_began_, computed, written_, weights_, moved_});
   return computed;
-}
-
-void SimUnit::note_draw(Cause cause, double seconds, double computed) {
-  const hw::PowerDraw& draw = s_.meter.draw(core_.processor());
-  const double waits = draw.stalled - s_.power->leakage(core_.processor());  // what it leaks is no call's
-  s_.causes->drew(cause, s_.executor.device_now(), waits * seconds + (draw.busy - draw.stalled) * computed);
 }
 
 void SimUnit::note_call(Cause cause) {
   if (s_.power == nullptr) return;
   const double computed = to_seconds(note_end());
-  note_draw(cause, to_seconds(s_.executor.device_now() - call_began_), computed);
+  s_.books.draws(core_.processor(), cause, to_seconds(s_.executor.device_now() - call_began_), computed);
 }
 
 void SimUnit::note_piece() {
@@ -34,7 +26,7 @@ void SimUnit::note_piece() {
   Picoseconds before{0};
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const double all = stretched * to_seconds(parts[i].end - before);
-    note_draw(cause_of(chain[i]), all, std::min(to_seconds(parts[i].computed), all));
+    s_.books.draws(core_.processor(), cause_of(chain[i]), all, std::min(to_seconds(parts[i].computed), all));
     before = parts[i].end;
   }
 }

@@ -19,6 +19,12 @@ class Executor {
   // that happens at one time. On host no two things do: there it is post().
   virtual void post_last(std::coroutine_handle<> handle) = 0;
 
+  // `waiter`, which runs now, has submitted chains to units, waits for all of them, and submits nothing else before. True: they have ended.
+  // An executor that knows how such a phase goes has made their results and let the time pass; it resumes nobody for them. False: they
+  // run, and phase_ended() has to follow when `waiter` goes on.
+  virtual bool phase_submitted(std::coroutine_handle<> /*waiter*/) { return false; }
+  virtual void phase_ended() {}
+
   // An error has ended the run in the middle of what its tasks do: none of them is resumed any more, and no device is at work. So what
   // they use may die. Never true on host, where a device writes to buffers meanwhile.
   bool abandoned() const { return abandoned_; }

@@ -15,7 +15,7 @@ namespace vitro {
 // until end() is over, and their chains with it.
 class RunTogether {
  public:
-  explicit RunTogether(Machine& machine) : clock_(machine.clock) {}
+  explicit RunTogether(Machine& machine) : clock_(machine.clock), executor_(machine.executor) {}
   RunTogether(const RunTogether&) = delete;
   RunTogether& operator=(const RunTogether&) = delete;
   ~RunTogether() {
@@ -31,7 +31,7 @@ class RunTogether {
     struct Awaiter {
       RunTogether& together;
       bool await_ready() const { return together.runs_.empty(); }
-      void await_suspend(std::coroutine_handle<> parent) { together.submit(parent); }
+      bool await_suspend(std::coroutine_handle<> parent) { return together.submit(parent); }
       std::size_t await_resume() const { return together.runs_.size(); }
     };
     return Awaiter{*this};
@@ -45,6 +45,7 @@ class RunTogether {
   struct Countdown {
     struct promise_type : PooledFrame {
       std::coroutine_handle<> parent;
+      Executor* executor = nullptr;
       Countdown get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
       std::suspend_always initial_suspend() noexcept { return {}; }
       auto final_suspend() noexcept {
@@ -52,6 +53,7 @@ class RunTogether {
           bool await_ready() noexcept { return false; }
           void await_suspend(std::coroutine_handle<promise_type> self) noexcept {
             const std::coroutine_handle<> parent = self.promise().parent;
+            self.promise().executor->phase_ended();
             parent.resume();  // may destroy this frame: nothing of it may be touched after
           }
           void await_resume() noexcept {}
@@ -67,16 +69,20 @@ class RunTogether {
     while (--left > 0) co_await std::suspend_always{};
   }
 
-  void submit(std::coroutine_handle<> parent) {
+  // False: all chains have ended.
+  bool submit(std::coroutine_handle<> parent) {
     counting_ = count(runs_.size()).handle;
     counting_.promise().parent = parent;
+    counting_.promise().executor = &executor_;
     for (ComputeUnit::Run& run : runs_) {
       clock_.charge(PolicyWork::submit, 1);
       run.await_suspend(counting_);
     }
+    return !executor_.phase_submitted(counting_);
   }
 
   Clock& clock_;
+  Executor& executor_;
   std::vector<ComputeUnit::Run> runs_;
   std::coroutine_handle<Countdown::promise_type> counting_;
 };

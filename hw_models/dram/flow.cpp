@@ -265,12 +265,21 @@ void FlowDram::reshare(Picoseconds now) {
     }
     next = std::min(next, flow->finish);
   }
-  if (total != total_rate_) {
-    settle_total(now);
-    total_rate_ = total;
-    if (context_.tracing()) context_.counter(track_, total * 1e-9);
-  }
+  if (total != total_rate_) set_rate(total);
   arm(next);
+}
+
+void FlowDram::set_rate(double bytes_per_second) {
+  settle_total(context_.now());
+  total_rate_ = bytes_per_second;
+  if (listener_ != nullptr) listener_->rate(bytes_per_second);
+  if (context_.tracing()) context_.counter(track_, bytes_per_second * 1e-9);
+}
+
+void FlowDram::count(double read, double written) {
+  totals_.bytes_written += written;
+  totals_.bytes_read += read;
+  if (listener_ != nullptr) listener_->moved(read, written);
 }
 
 // One wake-up is enough: a later one re-arms when it fires, so no event is posted per change of rate.
@@ -290,8 +299,7 @@ void FlowDram::wake() {
   for (std::size_t i = 0; i < flows_.size(); ++i) {
     Flow& flow = *flows_[i];
     if (flow.finish <= now) {
-      totals_.bytes_written += flow.length * flow.written;
-      totals_.bytes_read += flow.length * (1 - flow.written);
+      count(flow.length * (1 - flow.written), flow.length * flow.written);
       finished_.push_back(flow.done);
       leave(flow);
       continue;

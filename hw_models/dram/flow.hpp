@@ -15,7 +15,7 @@
 
 namespace vitro::hw {
 
-class FlowDram final : public DramModel {
+class FlowDram final : public DramModel, public RepeatableDram {
  public:
   FlowDram(const Site& site, const Params& params);
   static std::vector<ParamSpec> params();
@@ -25,6 +25,10 @@ class FlowDram final : public DramModel {
   DramTotals totals() override;
   double bytes_moved(Picoseconds begin, Picoseconds end) override;
   double peak_rate(Picoseconds begin, Picoseconds end) override;
+
+  void listen(DramListener* listener) override { listener_ = listener; }
+  void set_rate(double bytes_per_second) override;
+  void count(double read, double written) override;
 
  private:
   struct Flow;
@@ -97,6 +101,7 @@ class FlowDram final : public DramModel {
   bool completing_ = false;
   DramTotals totals_;
   CumulativeSum moved_;
+  DramListener* listener_ = nullptr;
 };
 
 }  // namespace vitro::hw
