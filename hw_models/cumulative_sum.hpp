@@ -13,7 +13,7 @@ namespace vitro::hw {
 // the distance of points (at most 1/16384 of the time that has passed) and a peak is a mean over at least that.
 class CumulativeSum {
  public:
-  static constexpr std::size_t kMaxPoints = 1 << 16;
+  static constexpr std::size_t kMaxPoints = 1 << 15;
   static constexpr Picoseconds kPeakWindow{1'000'000'000};  // what a power meter or a bandwidth counter would average over
 
   // `amount` passed evenly over [begin, end). Requires: begin is not before the end of the interval before.
@@ -76,7 +76,7 @@ class CumulativeSum {
 
   // In place: what was reserved once is enough for ever.
   [[gnu::noinline]] void thin_out() {
-    distance_ = (points_.back().when - points_.front().when) / static_cast<std::int64_t>(kMaxPoints / 4);
+    distance_ = (points_.back().when - points_.front().when) / static_cast<std::int64_t>(kMaxPoints / 2);
     std::size_t kept = 0;
     for (std::size_t i = 1; i + 1 < points_.size(); ++i) {
       if (points_[i].when - points_[kept].when >= distance_) points_[++kept] = points_[i];
