@@ -34,7 +34,7 @@ namespace {
 
 struct Cost {
   std::size_t highest_bytes = 0;
-  double events = 0, runs = 0, posts = 0, reads = 0;
+  double events = 0, runs = 0, posts = 0, reads = 0, repeated = 0;
 };
 
 constexpr int kUnits = 6, kLayers = 4;
@@ -57,7 +57,7 @@ Cost decode(int tokens, const std::string& calls = "each") {
   EXPECT_DOUBLE_EQ(result["metrics"]["unit_submissions_per_token"].get<double>() * tokens, counts["runs"].get<double>());
   EXPECT_EQ(result["metrics"]["storage_submissions_per_token"], 0.0);
   EXPECT_EQ(result["metrics"]["seam_calls_per_token"], result["metrics"]["unit_submissions_per_token"]);
-  return {highest - before, counts["events"], counts["runs"], counts["posts"], counts["reads"]};
+  return {highest - before, counts["events"], counts["runs"], counts["posts"], counts["reads"], counts["repeated_phases"]};
 }
 
 TEST(DecodeCost, every_token_costs_the_same_few_calls) {
@@ -70,6 +70,12 @@ TEST(DecodeCost, every_token_costs_the_same_few_calls) {
   EXPECT_LE(runs, kUnits * kPhases);
   EXPECT_LE(posts, kUnits * kPhases);  // each unit's result
   EXPECT_LE(events, 9 * runs);         // hand-over, one post, and two or three for each of its few calls
+}
+
+// A token attends to one key more than the one before, so the first layer's attention is new.
+TEST(DecodeCost, a_token_simulates_one_phase_of_attention_and_repeats_the_rest) {
+  const Cost one = decode(101), two = decode(201);
+  EXPECT_GE((two.repeated - one.repeated) / 100, 5 * kLayers + 2 - 1);
 }
 
 TEST(DecodeCost, a_chain_that_is_one_piece_costs_the_events_of_one_call) {

@@ -96,6 +96,7 @@ Task<void> ClusterPipeline::guarded(Task<void> task, Layer* layer) {
 
 Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32_t index) {
   UnitLanes& lanes = layer->lanes;
+  const bool as_it_is = GraphCache::runs_as_it_is(*unit);
   while (goes_on(*layer)) {
     const bool in_turn = lanes.in_turn(index);
     const Taken taken = in_turn ? take(*layer) : Taken();
@@ -118,7 +119,11 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
     if (!chain.empty()) {
       charge_dispatch(machine_.clock, chain);
       try {
-        result = co_await graphs_.run(unit, std::move(chain));
+        if (as_it_is) {
+          result = co_await unit->run(std::move(chain));
+        } else {
+          result = co_await graphs_.run(unit, std::move(chain));
+        }
       } catch (...) {
         error = std::current_exception();
       }

@@ -46,6 +46,7 @@ void pass_single(NeuronStore& store, Place& at, const std::uint32_t* stop, std::
   for (std::size_t i = 0; i < found; ++i) {
     const std::uint32_t block = at.next_block[apart[i]];
     if (const std::uint32_t slot = cache.slot_of(block); slot != NeuronCache::kNone) {
+      if (cluster.halves.empty()) cluster.halves.reserve(found - i);
       cluster.halves.push_back({block, slot, true});
     } else if (cluster.loads.size() < most_loads) {
       add_load(cluster, block, before + apart[i]);
