@@ -10,7 +10,7 @@ namespace vitro {
 
 inline constexpr std::int64_t kPlanVersion = 1;
 
-// Of a device tree as composed: every value, unit and source, not the file's layout or comments.
+// Of a device tree as composed: every value, unit and source, not the file's layout or comments, and not `cpu.phases`.
 std::string device_fingerprint(const Node& device);
 
 // Of `model:` as composed: a file's header and size, or shapes and format. Not the name of the file.
