@@ -69,13 +69,17 @@ Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<Compu
 
 Task<std::vector<Outcome>> PhaseRunner::run_at_once(UnitQueues* queues, const std::vector<ComputeUnit*>* units) {
   RunTogether runs(machine_);
-  TaskScope scope(machine_.executor);  // of those that wait for a graph
-  std::vector<std::optional<std::vector<Outcome>>> waited(queues->size());  // their outcomes; of the others: none
+  std::vector<Chain> waiting(queues->size());  // for a graph
   for (std::size_t i = 0; i < queues->size(); ++i) {
     if ((*queues)[i].empty()) continue;
     Chain chain = joined(&(*queues)[i], i, 0, (*queues)[i].size());
-    if (graphs_.add_to(runs, *(*units)[i], chain)) continue;
-    scope.spawn(load_and_run((*units)[i], std::move(chain), &waited[i].emplace()));
+    if (!graphs_.add_to(runs, *(*units)[i], chain)) waiting[i] = std::move(chain);
+  }
+  // From here on nothing throws before all have ended.
+  TaskScope scope(machine_.executor);
+  std::vector<std::optional<std::vector<Outcome>>> waited(queues->size());  // outcomes of those; of the others: none
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    if (!waiting[i].empty()) scope.spawn(load_and_run((*units)[i], std::move(waiting[i]), &waited[i].emplace()));
   }
   co_await runs.end();
   co_await scope.join();
