@@ -153,7 +153,8 @@ Completion<RunResult>& SimUnit::finish_job() {
 }
 
 bool SimUnit::about_to_begin(std::coroutine_handle<> waiter) const {
-  return jobs_.size() == 1 && !begun_ && jobs_.front().chain != nullptr && jobs_.front().done->waiter == waiter && unseen_.empty();
+  return caps_.kind == UnitKind::core && jobs_.size() == 1 && !begun_ && jobs_.front().chain != nullptr &&
+         jobs_.front().done->waiter == waiter && unseen_.empty();
 }
 
 void SimUnit::execute_again(std::size_t call) {

@@ -1,8 +1,10 @@
-// RunTogether: one chain on each of several units, submitted by one coroutine that is resumed once, when the last of them has ended.
+// RunTogether: a chain or a launch on each of several units, submitted by one coroutine that is resumed once, when the last of them has
+// ended.
 #pragma once
 #include <coroutine>
 #include <cstddef>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "engine/machine/frame_pool.hpp"
@@ -23,7 +25,9 @@ class RunTogether {
   }
 
   // Requires: the unit has no static graphs, and end() has not begun.
-  void add(ComputeUnit& unit, Chain chain) { runs_.push_back(unit.run(std::move(chain))); }
+  void add(ComputeUnit& unit, Chain chain) { runs_.emplace_back(unit.run(std::move(chain))); }
+  // Requires: the unit has loaded the graph, and end() has not begun.
+  void add(ComputeUnit& unit, Graph graph, Bindings bindings) { runs_.emplace_back(unit.launch(graph, std::move(bindings))); }
 
   // `co_await runs.end()`: submits all, in the order of add(), each for the price of a submission, and waits for all of them. Returns how
   // many there are.
@@ -37,8 +41,10 @@ class RunTogether {
     return Awaiter{*this};
   }
 
-  // Of the i-th chain. Throws the error that ended it. Requires: end() is over, and nobody has taken it.
-  RunResult take(std::size_t i) { return runs_[i].await_resume(); }
+  // Of the i-th one. Throws the error that ended it. Requires: end() is over, and nobody has taken it.
+  RunResult take(std::size_t i) {
+    return std::visit([](auto& run) { return run.await_resume(); }, runs_[i]);
+  }
 
  private:
   // Resumed at each end; the last one resumes `parent`.
@@ -74,16 +80,16 @@ class RunTogether {
     counting_ = count(runs_.size()).handle;
     counting_.promise().parent = parent;
     counting_.promise().executor = &executor_;
-    for (ComputeUnit::Run& run : runs_) {
+    for (auto& each : runs_) {
       clock_.charge(PolicyWork::submit, 1);
-      run.await_suspend(counting_);
+      std::visit([&](auto& run) { run.await_suspend(counting_); }, each);
     }
     return !executor_.phase_submitted(counting_);
   }
 
   Clock& clock_;
   Executor& executor_;
-  std::vector<ComputeUnit::Run> runs_;
+  std::vector<std::variant<ComputeUnit::Run, ComputeUnit::Launch>> runs_;
   std::coroutine_handle<Countdown::promise_type> counting_;
 };
 

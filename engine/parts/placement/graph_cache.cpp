@@ -208,6 +208,19 @@ Task<RunResult> GraphCache::run_whole(ComputeUnit* unit, Chain chain) {
   co_return co_await unit->launch(graph, std::move(bindings));
 }
 
+bool GraphCache::add_to(RunTogether& runs, ComputeUnit& unit, Chain& chain) {
+  if (needs_help(unit, chain)) return false;
+  if (!unit.caps().static_graphs) {
+    runs.add(unit, std::move(chain));
+    return true;
+  }
+  const auto known = graphs_.find({unit.caps().id, form_of(chain)});
+  if (known == graphs_.end() || !known->second.graph) return false;
+  map_operands(unit.caps(), chain);
+  runs.add(unit, *known->second.graph, bindings_of(std::move(chain)));
+  return true;
+}
+
 void GraphCache::map_operands(const UnitCaps& caps, const Chain& chain) {
   if (caps.session_limit == 0) return;
   SessionMemory& memory = sessions_->try_emplace(caps.name, caps.session_limit).first->second;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/machine/machine.hpp"
+#include "engine/machine/run_together.hpp"
 #include "engine/machine/signal.hpp"
 #include "engine/parts/placement/session_memory.hpp"
 
@@ -51,7 +52,10 @@ class GraphCache {
   // As unit->run(chain). What a launch binds is mapped into a session of the unit, which opens another one when a session is full.
   // Throws RunError when the unit can not load the graph, or when one launch needs more than a session maps.
   Task<RunResult> run(ComputeUnit* unit, Chain chain);
-  // Whether that is unit->run(chain) and nothing else: who runs thousands of chains spares a coroutine for each.
+  // Adds the chain to `runs` if all is there that it needs. False: a graph has to be loaded, or a core has to help, and the chain is left
+  // for run().
+  bool add_to(RunTogether& runs, ComputeUnit& unit, Chain& chain);
+  // Whether run() is unit->run(chain) and nothing else: who runs thousands of chains spares a coroutine for each.
   static bool runs_as_it_is(const ComputeUnit& unit) { return unit.caps().kind == UnitKind::core && !unit.caps().static_graphs; }
 
   // Loads the graph of such a chain, so that run() need not wait for it. Operands need shapes, not memory. Throws RunError as run() does.

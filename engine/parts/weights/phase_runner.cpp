@@ -1,6 +1,8 @@
 #include "engine/parts/weights/phase_runner.hpp"
 
 #include <iterator>
+#include <optional>
+#include <utility>
 
 #include "engine/machine/run_together.hpp"
 #include "engine/parts/placement/placement.hpp"
@@ -15,11 +17,22 @@ std::size_t operands_of(const Chain& chain) {
   return operands;
 }
 
-bool on_cores(const UnitQueues& queues, const std::vector<ComputeUnit*>& units) {
+// A unit of static graphs has a graph for so many operands and no more.
+bool one_chain_each(const UnitQueues& queues, const std::vector<ComputeUnit*>& units) {
   for (std::size_t i = 0; i < queues.size(); ++i) {
-    if (!queues[i].empty() && !is_core(*units[i])) return false;
+    std::size_t operands = 0;
+    if (units[i]->caps().static_graphs) {
+      for (const WorkItem& item : queues[i]) operands += operands_of(item.calls);
+    }
+    if (operands > kGraphOperands) return false;
   }
   return true;
+}
+
+// Throws what went wrong.
+void take_outcomes(RunResult result, std::vector<Outcome>& outcomes) {
+  result.status.or_throw();
+  std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(outcomes));
 }
 
 }  // namespace
@@ -41,7 +54,7 @@ std::vector<Chain> whole_chains(std::vector<WorkItem> queue) {
 
 Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken) {
   residency_.plan(queues);
-  if (taken == nullptr && residency_.stays() && on_cores(queues, units)) co_return co_await run_at_once(&queues, &units);
+  if (taken == nullptr && residency_.stays() && one_chain_each(queues, units)) co_return co_await run_at_once(&queues, &units);
   if (taken != nullptr) taken->assign(queues.size(), Picoseconds(0));
   std::vector<std::vector<Outcome>> per_unit(queues.size());
   TaskScope scope(machine_.executor);
@@ -56,17 +69,33 @@ Task<std::vector<Outcome>> PhaseRunner::run(UnitQueues queues, std::vector<Compu
 
 Task<std::vector<Outcome>> PhaseRunner::run_at_once(UnitQueues* queues, const std::vector<ComputeUnit*>* units) {
   RunTogether runs(machine_);
+  std::vector<Chain> waiting(queues->size());  // for a graph
   for (std::size_t i = 0; i < queues->size(); ++i) {
-    if (!(*queues)[i].empty()) runs.add(*(*units)[i], joined(&(*queues)[i], i, 0, (*queues)[i].size()));
+    if ((*queues)[i].empty()) continue;
+    Chain chain = joined(&(*queues)[i], i, 0, (*queues)[i].size());
+    if (!graphs_.add_to(runs, *(*units)[i], chain)) waiting[i] = std::move(chain);
   }
-  const std::size_t chains = co_await runs.end();
+  // From here on nothing throws before all have ended.
+  TaskScope scope(machine_.executor);
+  std::vector<std::optional<std::vector<Outcome>>> waited(queues->size());  // outcomes of those; of the others: none
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    if (!waiting[i].empty()) scope.spawn(load_and_run((*units)[i], std::move(waiting[i]), &waited[i].emplace()));
+  }
+  co_await runs.end();
+  co_await scope.join();
   std::vector<Outcome> all;
-  for (std::size_t i = 0; i < chains; ++i) {
-    RunResult result = runs.take(i);
-    result.status.or_throw();
-    std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(all));
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < queues->size(); ++i) {
+    if ((*queues)[i].empty()) continue;
+    if (!waited[i]) take_outcomes(runs.take(next++), waited[i].emplace());
+    std::move(waited[i]->begin(), waited[i]->end(), std::back_inserter(all));
   }
   co_return all;
+}
+
+Task<void> PhaseRunner::load_and_run(ComputeUnit* unit, Chain chain, std::vector<Outcome>* outcomes) {
+  machine_.clock.charge(PolicyWork::submit, 1);
+  take_outcomes(co_await graphs_.run(unit, std::move(chain)), *outcomes);
 }
 
 // The calls of items in [begin, end) of a unit's queue, with their weights where they are.
@@ -109,9 +138,7 @@ Task<void> PhaseRunner::work(std::vector<WorkItem>* queue, std::size_t index, Co
     }
     Chain chain = joined(queue, index, begin, end);
     machine_.clock.charge(PolicyWork::submit, 1);
-    RunResult result = co_await graphs_.run(unit, std::move(chain));
-    result.status.or_throw();
-    std::move(result.outcomes.begin(), result.outcomes.end(), std::back_inserter(*outcomes));
+    take_outcomes(co_await graphs_.run(unit, std::move(chain)), *outcomes);
     for (std::size_t item = begin; item < end; ++item) residency_.done(index, item);
     begin = end;
   }

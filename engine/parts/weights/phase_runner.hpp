@@ -18,11 +18,13 @@ class PhaseRunner {
   Task<std::vector<Outcome>> run(UnitQueues queues, std::vector<ComputeUnit*> units, std::vector<Picoseconds>* taken = nullptr);
 
  private:
-  // Where weights stay and cores compute, each unit has one chain, and nothing happens between its start and its end.
+  // Where weights stay, each unit has one chain, and nothing happens between its start and its end. What waits for a graph is a task of
+  // its own.
   Task<std::vector<Outcome>> run_at_once(UnitQueues* queues, const std::vector<ComputeUnit*>* units);
   Chain joined(std::vector<WorkItem>* queue, std::size_t unit, std::size_t begin, std::size_t end) const;
   Task<void> run_unit(UnitQueues* queues, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope,
                       Picoseconds* taken);
+  Task<void> load_and_run(ComputeUnit* unit, Chain chain, std::vector<Outcome>* outcomes);
   Task<void> work(std::vector<WorkItem>* queue, std::size_t index, ComputeUnit* unit, std::vector<Outcome>* outcomes, TaskScope* scope);
 
   Machine& machine_;

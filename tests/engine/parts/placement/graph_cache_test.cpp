@@ -204,8 +204,37 @@ TEST(GraphCache, a_core_computes_what_an_accelerator_lacks_between_its_graphs) {
   const std::vector<std::pair<std::string, std::string>> expected{{"npu", "matmul"}, {"cpu0", "inverse_rms"}, {"npu", "matmul"}};
   EXPECT_EQ(ran, expected);
   EXPECT_EQ(graphs.loads().waits, 0u);
+  RunTogether runs(host.machine());
+  EXPECT_FALSE(graphs.add_to(runs, *host.machine().units[0], chain)) << "the core's part waits for the accelerator's";
+  EXPECT_EQ(chain.size(), 3u);
   graphs.clear();
   EXPECT_EQ(graphs.graphs(), 0u);
+}
+
+Task<void> run_together(GraphCache* graphs, Machine* machine, Chain* chain, bool* added) {
+  RunTogether runs(*machine);
+  *added = graphs->add_to(runs, *machine->units[0], *chain);
+  const std::size_t count = co_await runs.end();
+  for (std::size_t i = 0; i < count; ++i) runs.take(i).status.or_throw();
+}
+
+TEST(GraphCache, a_chain_joins_others_once_its_graph_is_there) {
+  Bench bench(true);
+  Machine& machine = bench.host.machine();
+  Chain chain{product(machine.memory, 3, 1)};
+  const Chain given = chain;
+  bool added = true;
+  bench.host.run(run_together(&bench.graphs, &machine, &chain, &added));
+  EXPECT_FALSE(added);
+  ASSERT_EQ(chain.size(), 1u) << "it is left for run()";
+  bench.host.run(run_all(&bench.graphs, machine.units[0], {chain}));
+  bench.function.calls.clear();
+  bench.host.run(run_together(&bench.graphs, &machine, &chain, &added));
+  EXPECT_TRUE(added);
+  EXPECT_EQ(bench.graphs.graphs(), 1u);
+  ASSERT_EQ(bench.function.calls.size(), 1u);
+  EXPECT_EQ(bench.function.calls[0].layer, 3);
+  EXPECT_EQ(bench.function.calls[0].in[0].memory.id(), given[0].in[0].memory.id());
 }
 
 TEST(GraphCache, what_launches_bind_counts_against_a_session_and_a_full_one_is_followed_by_another) {

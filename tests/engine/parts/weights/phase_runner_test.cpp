@@ -67,9 +67,9 @@ class LoggedFunction final : public Function {
 class PhaseRunnerTest : public testing::Test {
  protected:
   explicit PhaseRunnerTest(std::uint64_t timing = 1) { start(timing); }
-  void start(std::uint64_t timing) {
+  void start(std::uint64_t timing, std::uint32_t cores = 3, const std::vector<std::string>& accelerators = {}) {
     runner.reset(), graphs_.reset(), counted_.reset(), host_.reset();
-    host_.emplace(machine_spec(units_of(3), timing), function, trace_);
+    host_.emplace(machine_spec(units_of(cores, accelerators), timing), function, trace_);
     counted_.emplace(host_->machine());
     residency.emplace(machine());
     graphs_.emplace(machine());
@@ -79,6 +79,7 @@ class PhaseRunnerTest : public testing::Test {
   }
   Machine& machine() { return counted_->machine(); }
   std::uint64_t submissions() const { return counted_->counts().unit_submissions; }
+  const GraphLoads& loads() const { return graphs_->loads(); }
 
   static UnitQueues queues(std::vector<std::size_t> items, std::size_t calls = 1) {
     UnitQueues out(items.size());
@@ -241,6 +242,35 @@ TEST_F(PhaseRunnerTest, an_error_releases_who_waits_for_the_residency) {
   function.broken = "1.0";
   EXPECT_EQ(message_of<RunError>([&] { run(queues({2, 1})); }), "unit lost at 1.0");
   EXPECT_EQ(log_of(0).at(1), "done 0.0");
+}
+
+// The first phase waits for a graph on the accelerator, as a task of its own; later ones launch it beside the cores' chains.
+TEST_F(PhaseRunnerTest, weights_that_stay_are_launched_on_an_accelerator_as_soon_as_its_graph_is_there) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    start(seed, 2, {"npu"});
+    residency->staying = true;
+    const Log expected{"0.0", "0.1", "2.0", "2.1"};
+    for (std::uint64_t phase = 1; phase <= 4; ++phase) {
+      EXPECT_EQ(run(queues({2, 0, 2})), expected) << "seed " << seed;
+      EXPECT_EQ(submissions(), 2 * phase);
+      EXPECT_EQ(loads().loads, 1u);
+      EXPECT_EQ(loads().waits, 1u);
+    }
+    run(queues({1, 1, 3}));  // another graph
+    EXPECT_EQ(loads().loads, 2u);
+    EXPECT_EQ(submissions(), 2u * 4 + 3);
+  }
+}
+
+TEST_F(PhaseRunnerTest, an_accelerator_that_fails_waits_for_the_cores) {
+  start(3, 2, {"npu"});
+  residency->staying = true;
+  run(queues({1, 0, 4}));
+  function.broken = "2.1";
+  residency->log.clear();
+  EXPECT_EQ(message_of<RunError>([&] { run(queues({20, 20, 4})); }), "unit lost at 2.1");
+  EXPECT_EQ(log_of(0).size(), 20u);
+  EXPECT_EQ(log_of(1).size(), 20u);
 }
 
 }  // namespace
