@@ -108,7 +108,7 @@ class ComputeModel {
   // that it waited, and drew less (power/power.hpp). A model that does not say never waits. Requires: a call has ended.
   virtual Picoseconds computed() const { return Picoseconds::max(); }
   // What a call takes follows from its work, from the clock, and from what memory gives: nothing is remembered from one call to the next.
-  virtual bool forgets() const { return false; }
+  virtual bool stateless() const { return false; }
   virtual Hertz clock() const = 0;  // what system work on this unit is priced with; 0 of an accelerator, which runs none
 };
 

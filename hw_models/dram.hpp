@@ -57,9 +57,9 @@ class DramListener {
 };
 
 // What a DRAM model offers beside DramModel whose times do not depend on requests that have ended.
-class RepeatableDram {
+class ReplayableDram {
  public:
-  virtual ~RepeatableDram() = default;
+  virtual ~ReplayableDram() = default;
   virtual void listen(DramListener* listener) = 0;  // null: nobody does any more
   // What it would write down now, had there been requests as before. Requires: none is under way.
   virtual void set_rate(double bytes_per_second) = 0;

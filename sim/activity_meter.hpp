@@ -11,6 +11,9 @@
 
 namespace vitro::sim {
 
+// What the system takes a core for.
+enum class SystemWork : std::uint8_t { issue_io, policy, take_result };
+
 // How long something was the case. A time before what was settled counts as that.
 class Stopwatch {
  public:

@@ -5,7 +5,7 @@
 
 #include "engine/machine/trace.hpp"
 #include "hw_models/compute.hpp"
-#include "sim/books.hpp"
+#include "sim/accounting.hpp"
 
 namespace vitro::sim {
 
@@ -13,8 +13,8 @@ namespace vitro::sim {
 // waits, as a scheduler that favours the thread that just woke up would have it.
 class Core {
  public:
-  Core(hw::ComputeModel& model, Books& books, std::size_t processor, TraceSink& trace, std::string name)
-      : model_(model), books_(books), processor_(processor), trace_(trace), name_(std::move(name)) {}
+  Core(hw::ComputeModel& model, Accounting& accounting, std::size_t processor, TraceSink& trace, std::string name)
+      : model_(model), accounting_(accounting), processor_(processor), trace_(trace), name_(std::move(name)) {}
 
   hw::ComputeModel& model() { return model_; }
   // Returns when the work is done. Requires: it is one of UnitKind::core.
@@ -22,7 +22,7 @@ class Core {
     const Picoseconds begin = std::max(from, system_free_);
     system_free_ = begin + duration;
     if (trace_.enabled() && duration.count() > 0) draw(kind, begin);
-    books_.system_works(processor_, kind, begin, duration);
+    accounting_.system_works(processor_, kind, begin, duration);
     model_.preempt(duration);
     return system_free_;
   }
@@ -49,7 +49,7 @@ class Core {
   }
 
   hw::ComputeModel& model_;
-  Books& books_;
+  Accounting& accounting_;
   std::size_t processor_;
   Picoseconds system_free_{0};
   TraceSink& trace_;

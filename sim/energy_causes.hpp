@@ -11,9 +11,14 @@
 #include "engine/ops/kernel_call.hpp"
 #include "hw_models/cumulative_sum.hpp"
 #include "sim/power_meter.hpp"
-#include "sim/tape.hpp"
 
 namespace vitro::sim {
+
+enum class Cause : std::uint8_t {
+  compute,   // products, attention and all other arithmetic
+  rows,      // rows that a unit puts elsewhere: gather, the weighted sum that scatters back, keys and values into the cache, copies
+  switches,  // another graph is made current
+};
 
 // By the operator alone.
 Cause cause_of(const KernelCall& call);

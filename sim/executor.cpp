@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/check.hpp"
+#include "sim/phase_record.hpp"
 #include "sim/phase_repeater.hpp"
 
 namespace vitro::sim {
@@ -98,8 +99,8 @@ inline void SimExecutor::resume(const Event& event) {
 
 inline void SimExecutor::execute(Event& event) {
   note(event.label);
-  if (tape_ != nullptr) [[unlikely]]
-    tape_->steps.emplace_back(Tape::Event{time_ - tape_->begin, event.label});
+  if (record_ != nullptr) [[unlikely]]
+    record_->steps.emplace_back(PhaseRecord::Event{time_ - record_->begin, event.label});
   if (!event.handle) return event.action();
   if (policy_free_ <= time_ && held_.empty()) return resume(event);
   // Kept aside in order: back in the heap, every waiting coroutine would come round at each charge.

@@ -12,11 +12,11 @@
 #include "engine/machine/executor.hpp"
 #include "engine/machine/task.hpp"
 #include "sim/event_queue.hpp"
-#include "sim/tape.hpp"
 
 namespace vitro::sim {
 
 class PhaseRepeater;
+struct PhaseRecord;
 
 // An sc_event keeps one notification and drops a later one, hence a queue of our own: the SC_METHOD pops what is due and
 // asks to be woken for the next. Other SystemC modules may run beside it and call at() from their own processes. When there
@@ -46,16 +46,16 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   // device, with its type. Throws RunError when nothing is left that could resume the task.
   void run(Task<void>& task);
 
-  // Of phases that have gone before. Null, as at first: all are simulated.
+  // Null, as at first: every phase is simulated.
   void set_repeater(PhaseRepeater* repeater) { repeater_ = repeater; }
   bool phase_submitted(std::coroutine_handle<> waiter) override;
   void phase_ended() override;
-  // For it: no coroutine waits for the policy's core, and nothing but the queue decides what comes next.
+  // What the repeater needs. settled(): no coroutine waits for the policy's core, and the queue alone decides what comes next.
   bool settled() const { return alone_ && !queue_.shuffles() && held_.empty() && !drain_posted_; }
   EventQueue& queue() { return queue_; }
   Picoseconds policy_free() const { return policy_free_; }
-  void record(Tape* tape) { tape_ = tape; }  // events as they come; null: no more
-  void play(Picoseconds when, hw::Label label) {  // an event without its action. Requires: when >= device_now()
+  void record_to(PhaseRecord* record) { record_ = record; }  // events as they come; null: no more
+  void replay(Picoseconds when, hw::Label label) {  // an event without its action. Requires: when >= device_now()
     time_ = when;
     note(label);
   }
@@ -92,7 +92,7 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
   Hash hash_;
   Task<void>* task_ = nullptr;
   PhaseRepeater* repeater_ = nullptr;
-  Tape* tape_ = nullptr;
+  PhaseRecord* record_ = nullptr;
   std::exception_ptr error_;
 };
 

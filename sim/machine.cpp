@@ -10,7 +10,7 @@
 #include "engine/machine/budgeted_memory.hpp"
 #include "hw_models/tlm/loader.hpp"
 #include "sim/device_context.hpp"
-#include "sim/books.hpp"
+#include "sim/accounting.hpp"
 #include "sim/executor.hpp"
 #include "sim/phase_repeater.hpp"
 #include "sim/power_meter.hpp"
@@ -68,7 +68,7 @@ class SimMachine final : public MachineHost {
   Meter meter_;
   std::optional<PowerMeter> power_;
   EnergyCauses causes_;
-  std::optional<Books> books_;
+  std::optional<Accounting> accounting_;
   BudgetedMemory memory_;
   std::optional<ReuseTracker> reuse_;
   std::vector<std::unique_ptr<SimUnit>> units_;
@@ -98,9 +98,9 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     power_.emplace(*soc_.power(), soc_, meter_, context_, trace, std::move(used));
   }
   PowerMeter* const power = power_ ? &*power_ : nullptr;
-  books_.emplace(executor_, meter_, power, &causes_);
+  accounting_.emplace(executor_, meter_, power, &causes_);
   for (Processor& processor : soc_.processors()) {
-    cores_.push_back(std::make_unique<Core>(*processor.model, *books_, cores_.size(), trace, processor.name));
+    cores_.push_back(std::make_unique<Core>(*processor.model, *accounting_, cores_.size(), trace, processor.name));
   }
   Core& policy_core = core_named(options.policy_core, "policy_core");
   if (soc_.processors()[policy_core.processor()].kind != UnitKind::core)
@@ -125,9 +125,10 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
     caps.shape_multiple = dispatch.shape_multiple;
     units_.push_back(
         std::make_unique<SimUnit>(std::move(caps), core, context_.device(name),
-                                  SimUnit::Surroundings{executor_, function, trace, meter_, *books_, power, power_ ? &causes_ : nullptr,
-                                                        count_, reuse_ ? &*reuse_ : nullptr, units_, policy_core, soc_.policy_wakes(),
-                                                        options.check_operands, soc_.calls_together()}));
+                                  SimUnit::Surroundings{executor_, function, trace, meter_, *accounting_, power,
+                                                        power_ ? &causes_ : nullptr, count_, reuse_ ? &*reuse_ : nullptr, units_,
+                                                        policy_core, soc_.policy_wakes(), options.check_operands,
+                                                        soc_.calls_together()}));
     units.push_back(units_.back().get());
   }
   clock_.emplace(executor_, policy_core, soc_);
@@ -141,12 +142,12 @@ SimMachine::SimMachine(const SimOptions& options, Function& function, TraceSink&
 
 // Where a phase's times follow from what PhaseRepeater compares, and nobody wants to see each event.
 void SimMachine::repeat_phases(const SimOptions& options, const TraceSink& trace) {
-  auto* const dram = dynamic_cast<hw::RepeatableDram*>(&soc_.dram());
-  const auto may_remember = [](const auto& unit) { return unit->caps().kind == UnitKind::core && !unit->core().model().forgets(); };
+  auto* const dram = dynamic_cast<hw::ReplayableDram*>(&soc_.dram());
+  const auto may_remember = [](const auto& unit) { return unit->caps().kind == UnitKind::core && !unit->core().model().stateless(); };
   const bool plain = !reuse_ && !trace.enabled() && !options.check_operands;
   if (!soc_.phases_repeated() || !plain || dram == nullptr || std::ranges::any_of(units_, may_remember)) return;
   const PowerMeter* const power = power_ ? &*power_ : nullptr;
-  repeater_.emplace(PhaseRepeater::Machine{executor_, *books_, meter_, power, *dram, cores_, units_});
+  repeater_.emplace(PhaseRepeater::Parts{executor_, *accounting_, meter_, power, *dram, cores_, units_});
   executor_.set_repeater(&*repeater_);
 }
 

@@ -27,26 +27,26 @@ bool PhaseRepeater::Start::operator==(const Start& other) const {
 // Chains of this waiter are about to begin, and nothing else is under way: whatever it is, a transfer or a task that sleeps, it has an
 // event in the queue, and so has each of the units.
 bool PhaseRepeater::only_this_waits(std::coroutine_handle<> waiter) {
-  if (!m_.executor.settled() || m_.meter.storage_outstanding() > 0) return false;
+  if (!parts_.executor.settled() || parts_.meter.storage_outstanding() > 0) return false;
   std::size_t begins = 0;
-  for (const auto& unit : m_.units) {
+  for (const auto& unit : parts_.units) {
     if (unit->idle()) continue;
     if (!unit->about_to_begin(waiter)) return false;
     ++begins;
   }
-  return begins > 0 && m_.executor.queue().size() == begins;
+  return begins > 0 && parts_.executor.queue().size() == begins;
 }
 
 void PhaseRepeater::describe() {
-  const Picoseconds now = m_.executor.device_now(), zero{0};
+  const Picoseconds now = parts_.executor.device_now(), zero{0};
   std::vector<std::uint64_t>& numbers = start_.numbers;
   numbers.clear();
   start_.count = 0;
-  numbers.push_back(word(std::max(m_.executor.policy_free() - now, zero)));
-  for (const auto& core : m_.cores) numbers.push_back(word(std::max(core->system_free() - now, zero)));
+  numbers.push_back(word(std::max(parts_.executor.policy_free() - now, zero)));
+  for (const auto& core : parts_.cores) numbers.push_back(word(std::max(core->system_free() - now, zero)));
   std::uint64_t sum = 0;
   const auto add = [&sum](std::uint64_t number) { sum = (std::rotl(sum, 9) ^ number) * 0x9e3779b97f4a7c15ull; };
-  for (const auto& unit : m_.units) {
+  for (const auto& unit : parts_.units) {
     if (unit->idle()) continue;
     const Chain& chain = unit->next_chain();
     numbers.push_back(std::uint64_t{chain.size()} << 16 | static_cast<std::uint64_t>(unit->caps().id));
@@ -76,12 +76,12 @@ PhaseRepeater::Known& PhaseRepeater::oldest() { return *std::ranges::min_element
 bool PhaseRepeater::submitted(std::coroutine_handle<> waiter) {
   if (!only_this_waits(waiter)) return false;
   describe();
-  steady_until_ = m_.power != nullptr ? m_.power->steady_until() : Picoseconds::max();
+  steady_until_ = parts_.power != nullptr ? parts_.power->steady_until() : Picoseconds::max();
   Known* known = find();
   if (known != nullptr) {
-    if (steady_until_ <= m_.executor.device_now() + known->now) return false;
+    if (steady_until_ <= parts_.executor.device_now() + known->now) return false;
     known->used = ++clock_;
-    play(*known);
+    replay(*known);
     ++repeated_;
     return true;
   }
@@ -89,49 +89,51 @@ bool PhaseRepeater::submitted(std::coroutine_handle<> waiter) {
   std::swap(known->start, start_);
   known->valid = false;
   known->used = ++clock_;
-  known->posts = m_.executor.posts();
-  known->tape.steps.clear();
-  known->tape.begin = m_.executor.device_now();
-  known->tape.whole = true;
+  known->posts = parts_.executor.posts();
+  known->record.steps.clear();
+  known->record.begin = parts_.executor.device_now();
+  known->record.failed = false;
   recording_ = known;
-  m_.books.record(&known->tape);
-  m_.dram.listen(&m_.books);
+  parts_.accounting.record_to(&known->record);
+  parts_.dram.listen(&parts_.accounting);
   return false;
 }
 
 void PhaseRepeater::ended() {
   if (recording_ == nullptr) return;
   Known& known = *std::exchange(recording_, nullptr);
-  m_.books.record(nullptr);
-  m_.dram.listen(nullptr);
-  const Picoseconds now = m_.executor.device_now(), begin = known.tape.begin;
-  const bool steady = m_.power == nullptr || (m_.power->steady_until() == steady_until_ && now < steady_until_);
-  known.valid = known.tape.whole && steady && m_.executor.settled() && m_.executor.queue().empty() &&
-                std::ranges::all_of(m_.units, [](const auto& unit) { return unit->idle(); });
+  parts_.accounting.record_to(nullptr);
+  parts_.dram.listen(nullptr);
+  const Picoseconds now = parts_.executor.device_now(), begin = known.record.begin;
+  const bool steady = parts_.power == nullptr || (parts_.power->steady_until() == steady_until_ && now < steady_until_);
+  known.valid = !known.record.failed && steady && parts_.executor.settled() && parts_.executor.queue().empty() &&
+                std::ranges::all_of(parts_.units, [](const auto& unit) { return unit->idle(); });
   known.now = now - begin;
-  known.policy_free = m_.executor.policy_free() - begin;
-  known.posts = m_.executor.posts() - known.posts;
+  known.policy_free = parts_.executor.policy_free() - begin;
+  known.posts = parts_.executor.posts() - known.posts;
 }
 
-void PhaseRepeater::play(const Known& known) {
-  const Picoseconds begin = m_.executor.device_now();
-  const auto tell = Overloaded{
-      [&](const Tape::Event& s) { m_.executor.play(begin + s.at, s.label); },
-      [&](const Tape::KernelBegins& s) { m_.books.kernel_begins(s.processor); },
-      [&](const Tape::ChainEnds& s) { m_.units[s.unit]->end_again(); },
-      [&](const Tape::CallEnds& s) {
-        m_.books.call_ends(s.processor, {begin + s.began, s.computed, s.written, s.weights, s.others});
+void PhaseRepeater::replay(const Known& known) {
+  const Picoseconds begin = parts_.executor.device_now();
+  const auto repeat = Overloaded{
+      [&](const PhaseRecord::Event& s) { parts_.executor.replay(begin + s.at, s.label); },
+      [&](const PhaseRecord::KernelBegins& s) { parts_.accounting.kernel_begins(s.processor); },
+      [&](const PhaseRecord::ChainEnds& s) { parts_.units[s.unit]->replay_end(); },
+      [&](const PhaseRecord::CallEnds& s) {
+        PhaseRecord::CallEnds call = s;
+        call.began += begin;
+        parts_.accounting.call_ends(call);
       },
-      [&](const Tape::Draws& s) { m_.books.draws(s.processor, s.cause, s.seconds, s.computed); },
-      [&](const Tape::Works& s) { m_.cores[s.processor]->system_work(s.kind, begin + s.from, s.duration); },
-      [&](const Tape::Executes& s) { m_.units[s.unit]->execute_again(s.call); },
-      [&](const Tape::MemoryRate& s) { m_.dram.set_rate(s.bytes_per_second); },
-      [&](const Tape::MemoryMoved& s) { m_.dram.count(s.read, s.written); },
+      [&](const PhaseRecord::Draws& s) { parts_.accounting.draws(s.processor, s.cause, s.seconds, s.computed); },
+      [&](const PhaseRecord::CoreTaken& s) { parts_.cores[s.processor]->system_work(s.kind, begin + s.from, s.duration); },
+      [&](const PhaseRecord::Executes& s) { parts_.units[s.unit]->replay_call(s.call); },
+      [&](const PhaseRecord::MemoryRate& s) { parts_.dram.set_rate(s.bytes_per_second); },
+      [&](const PhaseRecord::MemoryMoved& s) { parts_.dram.count(s.read, s.written); },
   };
-  while (!m_.executor.queue().empty()) m_.executor.queue().pop();  // the units begin from the tape
-  for (const Tape::Step& step : known.tape.steps) std::visit(tell, step);
-  m_.executor.hold_policy_until(begin + known.policy_free);
-  m_.executor.count_posts(known.posts);
+  while (!parts_.executor.queue().empty()) parts_.executor.queue().pop();  // units begin as recorded
+  for (const PhaseRecord::Step& step : known.record.steps) std::visit(repeat, step);
+  parts_.executor.hold_policy_until(begin + known.policy_free);
+  parts_.executor.count_posts(known.posts);
 }
 
 }  // namespace vitro::sim

@@ -1,4 +1,4 @@
-// PhaseRepeater: tells the books of a phase that has gone before from a tape, instead of simulating it again.
+// PhaseRepeater: replays a phase from a record instead of simulating it again.
 #pragma once
 #include <coroutine>
 #include <cstdint>
@@ -9,33 +9,32 @@
 #include "engine/ops/kernel_call.hpp"
 #include "hw_models/compute.hpp"
 #include "hw_models/dram.hpp"
-#include "sim/books.hpp"
-#include "sim/tape.hpp"
+#include "sim/accounting.hpp"
+#include "sim/phase_record.hpp"
 
 namespace vitro::sim {
 
 class Core;
 class SimUnit;
 
-// The layers of a model whose weights stay in DRAM submit the same calls over and over. A phase is known if everything that its times
-// depend on is equal, relative to its beginning: calls by their work, clocks, what the policy and the system still have to do, and events
-// that wait. All of it is compared, not a hash of it. Then each event is counted, hashed and booked as it was the first time, in the same
-// order, by the same books; only the queue, the cores' and the memory's models are left out. So results are the same to the bit.
-// A phase that nothing of this can be said of is simulated: when a trace is recorded, when anything else is under way (a read, another
-// task, another SystemC module), and when a clock may change before it ends.
+// The layers of a model whose weights stay in DRAM submit the same calls over and over. A phase is replayed if everything that its times
+// depend on equals a recorded one, relative to its beginning: calls by their work, clocks, when units begin, and how long policy and system
+// still occupy cores. All of it is compared, not a hash of it. Each event is counted and hashed, and each report reaches the meters, as in
+// the record and in its order. Only the queue and the models of cores and memory are skipped, so results are the same to the bit.
+// A phase is simulated if anything else is under way (a read, another task), or if a clock may change before it ends.
 class PhaseRepeater {
  public:
-  struct Machine {
+  struct Parts {
     SimExecutor& executor;
-    Books& books;
+    Accounting& accounting;
     const Meter& meter;
     const PowerMeter* power;  // null: none
-    hw::RepeatableDram& dram;
+    hw::ReplayableDram& dram;
     const std::vector<std::unique_ptr<Core>>& cores;  // by processor
     const std::vector<std::unique_ptr<SimUnit>>& units;
   };
   // Requires: what a call takes on any core follows from its work and from what memory gives it.
-  explicit PhaseRepeater(const Machine& machine) : m_(machine), known_(kKnown) {}
+  explicit PhaseRepeater(const Parts& parts) : parts_(parts), known_(kKnown) {}
 
   // As Executor::phase_submitted() and phase_ended().
   bool submitted(std::coroutine_handle<> waiter);
@@ -60,7 +59,7 @@ class PhaseRepeater {
   };
   struct Known {
     Start start;
-    Tape tape;
+    PhaseRecord record;
     bool valid = false;
     std::uint64_t used = 0;  // when
     // At the end, since the beginning.
@@ -72,9 +71,9 @@ class PhaseRepeater {
   void describe();  // start_
   Known* find();
   Known& oldest();
-  void play(const Known& known);
+  void replay(const Known& known);
 
-  Machine m_;
+  Parts parts_;
   std::vector<Known> known_;
   Start start_;
   Known* recording_ = nullptr;

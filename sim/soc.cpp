@@ -21,7 +21,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"mapped_page_cycles", Dimension::none, "0", "not measured: pages that come through a mapping cost their core nothing"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
     {"calls", Dimension::none, "each", "how the calls of a chain are simulated, whatever the device", "each|together"},
-    {"phases", Dimension::none, "repeated", "phases that have gone before are told from a tape; results are the same", "repeated|each"},
+    {"phases", Dimension::none, "repeated", "a phase like an earlier one is replayed: results are the same", "repeated|each"},
 };
 // By PolicyWork, without the last, which is among what waking the policy costs.
 constexpr std::string_view kPolicyKeys[] = {"cache_lookup_cycles", "cache_update_cycles", "plan_step_cycles", "submit_cycles",

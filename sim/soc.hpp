@@ -73,7 +73,7 @@ class Soc {
   // behind those that still work.
   double barrier_cycles() const { return barrier_cycles_; }
   bool calls_together() const { return calls_together_; }  // of a chain, on cores whose model can
-  bool phases_repeated() const { return phases_repeated_; }  // from a tape, where models can
+  bool phases_repeated() const { return phases_repeated_; }  // from a record, where models can
   double mapped_page_cycles() const { return mapped_page_cycles_; }
   // Cycles of the policy's core for one unit of policy work.
   double policy_cycles(PolicyWork work) const { return policy_cycles_[static_cast<std::size_t>(work)]; }

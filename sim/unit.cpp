@@ -100,7 +100,7 @@ void SimUnit::begin_call() {
     run_on_model(work_of(call), [this] { end_call(); });
   } catch (const RunError&) {  // the model can not carry such a call out; who submitted it may not wait yet
     result_.error = std::current_exception();
-    s_.books.fails();
+    s_.accounting.fails();
     s_.executor.at(call_began_, {device_, kRefused}, [this] { end_job(); });
   }
 }
@@ -111,7 +111,7 @@ void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
 }
 
 void SimUnit::begin_on_model(std::span<const hw::Work> works) {
-  s_.books.kernel_begins(core_.processor());
+  s_.accounting.kernel_begins(core_.processor());
   written_ = weights_ = moved_ = 0;
   for (const hw::Work& work : works) {
     const Bytes weights = std::min(work.weight_bytes, work.read_bytes);
@@ -141,7 +141,7 @@ void SimUnit::end_job() {
 }
 
 Completion<RunResult>& SimUnit::finish_job() {
-  s_.books.chain_ends(static_cast<std::uint32_t>(caps_.id), core_.processor());
+  s_.accounting.chain_ends(static_cast<std::uint32_t>(caps_.id), core_.processor());
   Job job = std::move(jobs_.front());
   jobs_.pop_front();
   begun_ = false;
@@ -157,13 +157,13 @@ bool SimUnit::about_to_begin(std::coroutine_handle<> waiter) const {
          jobs_.front().done->waiter == waiter && unseen_.empty();
 }
 
-void SimUnit::execute_again(std::size_t call) {
+void SimUnit::replay_call(std::size_t call) {
   const Picoseconds now = s_.executor.device_now();
   call_ = call;
   execute((*jobs_.front().chain)[call], now, now);
 }
 
-void SimUnit::end_again() {
+void SimUnit::replay_end() {
   finish_job();
   working_ = false;
 }

@@ -12,7 +12,7 @@
 #include "hw_models/piece.hpp"
 #include "sim/core.hpp"
 #include "sim/cpu_fallback.hpp"
-#include "sim/books.hpp"
+#include "sim/accounting.hpp"
 #include "sim/energy_causes.hpp"
 #include "sim/executor.hpp"
 #include "sim/operand_check.hpp"
@@ -30,7 +30,7 @@ class SimUnit final : public ComputeUnit {
     Function& function;
     TraceSink& trace;
     Meter& meter;
-    Books& books;
+    Accounting& accounting;
     PowerMeter* power;  // null: the device file has no power block
     EnergyCauses* causes;  // likewise
     const CountFunction& count;
@@ -68,8 +68,8 @@ class SimUnit final : public ComputeUnit {
   const Chain& next_chain() const { return *jobs_.front().chain; }
   Picoseconds begins() const { return begins_; }  // as far as was known when it was submitted
   // What the next chain does to the engine's data, and its end. Requires: about_to_begin.
-  void execute_again(std::size_t call);
-  void end_again();
+  void replay_call(std::size_t call);
+  void replay_end();
 
  protected:
   void submit(const Chain& chain, Completion<RunResult>& done) override;

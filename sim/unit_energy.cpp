@@ -7,14 +7,14 @@ namespace vitro::sim {
 
 Picoseconds SimUnit::note_end() {
   const Picoseconds now = s_.executor.device_now(), computed = std::min(core_.model().computed(), now - call_began_);
-  s_.books.call_ends(core_.processor(), {call_began_, computed, written_, weights_, moved_});
+  s_.accounting.call_ends({static_cast<std::uint32_t>(core_.processor()), call_began_, computed, written_, weights_, moved_});
   return computed;
 }
 
 void SimUnit::note_call(Cause cause) {
   if (s_.power == nullptr) return;
   const double computed = to_seconds(note_end());
-  s_.books.draws(core_.processor(), cause, to_seconds(s_.executor.device_now() - call_began_), computed);
+  s_.accounting.draws(core_.processor(), cause, to_seconds(s_.executor.device_now() - call_began_), computed);
 }
 
 void SimUnit::note_piece() {
@@ -26,7 +26,7 @@ void SimUnit::note_piece() {
   Picoseconds before{0};
   for (std::size_t i = 0; i < chain.size(); ++i) {
     const double all = stretched * to_seconds(parts[i].end - before);
-    s_.books.draws(core_.processor(), cause_of(chain[i]), all, std::min(to_seconds(parts[i].computed), all));
+    s_.accounting.draws(core_.processor(), cause_of(chain[i]), all, std::min(to_seconds(parts[i].computed), all));
     before = parts[i].end;
   }
 }

@@ -19,14 +19,14 @@ const hw::Work& SimUnit::work_of(const KernelCall& call) {
 
 void SimUnit::execute(const KernelCall& call, Picoseconds begin, Picoseconds end) {
   if (s_.trace.enabled()) s_.trace.kernel(track_, begin, end, call);
-  s_.books.executes(static_cast<std::uint32_t>(caps_.id), call_);
+  s_.accounting.executes(static_cast<std::uint32_t>(caps_.id), call_);
   try {
     if (s_.check_operands) check_operands(call, jobs_.front().sums[call_], caps_.name);
     Outcome outcome = s_.function.execute(call);
     if (outcome.index() != 0) result_.outcomes.push_back(std::move(outcome));
   } catch (...) {
     result_.error = std::current_exception();
-    s_.books.fails();
+    s_.accounting.fails();
   }
 }
 

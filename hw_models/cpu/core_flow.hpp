@@ -29,7 +29,7 @@ class FlowCore final : public ComputeModel, public PieceModel {
   void preempt(Picoseconds duration) override;
   void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }
   Picoseconds computed() const override { return computed_; }
-  bool forgets() const override { return true; }
+  bool stateless() const override { return true; }
   Hertz clock() const override { return clock_; }
 
  private:

@@ -15,7 +15,7 @@
 
 namespace vitro::hw {
 
-class FlowDram final : public DramModel, public RepeatableDram {
+class FlowDram final : public DramModel, public ReplayableDram {
  public:
   FlowDram(const Site& site, const Params& params);
   static std::vector<ParamSpec> params();

@@ -1,4 +1,4 @@
-// Phases told from a tape beside the same phases simulated: every time, count and joule has to be the same to the bit.
+// Phases that are replayed beside the same phases simulated: every time, count and joule has to be the same to the bit.
 #include "sim/phase_repeater.hpp"
 
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 namespace vitro::sim {
 namespace {
 
-struct Told {
+struct History {
   Picoseconds end{0};
   std::vector<Picoseconds> ends;  // of each phase
   std::vector<std::uint32_t> tags;
@@ -39,41 +39,41 @@ Task<void> run_phase(Machine* machine, Phase phase, std::vector<Picoseconds>* en
 }
 
 // A model of so many layers, each with the same few phases. Some layers do something beside them.
-struct Story {
+struct Model {
   std::vector<Phase> phases;
   int layers = 30;
   int read_every = 0;   // layers; 0: never
   int sleep_every = 0;  // likewise
 };
 
-Task<void> tell(Machine* machine, const Story* story, FileId file, std::vector<Picoseconds>* ends) {
-  for (int layer = 1; layer <= story->layers; ++layer) {
-    for (const Phase& phase : story->phases) {
+Task<void> run_layers(Machine* machine, const Model* model, FileId file, std::vector<Picoseconds>* ends) {
+  for (int layer = 1; layer <= model->layers; ++layer) {
+    for (const Phase& phase : model->phases) {
       machine->clock.charge(PolicyWork::plan_step, 3);
       co_await run_phase(machine, phase, ends);
     }
-    if (story->sleep_every > 0 && layer % story->sleep_every == 0) co_await sleep_until(machine->executor, machine->clock.now() + 7 * kMs);
-    if (story->read_every > 0 && layer % story->read_every == 0) {
+    if (model->sleep_every > 0 && layer % model->sleep_every == 0) co_await sleep_until(machine->executor, machine->clock.now() + 7 * kMs);
+    if (model->read_every > 0 && layer % model->read_every == 0) {
       IoResult result;
       co_await read_into(machine, read_request(*machine, file, 0, 64 * KiB), &result);
     }
   }
 }
 
-Told run(const Story& story, SimOptions options, bool repeated, TraceSink* trace = nullptr) {
+History run(const Model& model, SimOptions options, bool repeated, TraceSink* trace = nullptr) {
   options.device.set_path("cpu.phases", Node::scalar(repeated ? "repeated" : "each"));
   Simulation simulation(options, trace);
   Machine& machine = simulation.machine();
   const FileId file = machine.storage.open_phantom(1 * MiB).value_or_throw();
-  Told told;
-  simulation.run(tell(&machine, &story, file, &told.ends));
-  told.end = simulation.now();
-  told.tags = simulation.function.tags;
-  told.report = simulation.host().report(Picoseconds(0), told.end);
-  return told;
+  History history;
+  simulation.run(run_layers(&machine, &model, file, &history.ends));
+  history.end = simulation.now();
+  history.tags = simulation.function.tags;
+  history.report = simulation.host().report(Picoseconds(0), history.end);
+  return history;
 }
 
-void expect_the_same(const Told& ours, const Told& theirs) {
+void expect_the_same(const History& ours, const History& theirs) {
   EXPECT_EQ(ours.report.event_hash, theirs.report.event_hash);
   EXPECT_EQ(ours.ends, theirs.ends);
   EXPECT_EQ(ours.tags, theirs.tags);
@@ -89,8 +89,8 @@ void expect_the_same(const Told& ours, const Told& theirs) {
 }
 
 // Both ways; how many phases were repeated.
-std::uint64_t compare(const Story& story, const SimOptions& options) {
-  const Told ours = run(story, options, true), theirs = run(story, options, false);
+std::uint64_t compare(const Model& model, const SimOptions& options) {
+  const History ours = run(model, options, true), theirs = run(model, options, false);
   expect_the_same(ours, theirs);
   EXPECT_EQ(theirs.count("repeated_phases"), 0u);
   return ours.count("repeated_phases");
@@ -103,7 +103,7 @@ Chain chain_of(std::initializer_list<std::pair<double, double>> macs_and_bytes, 
 }
 
 // One core waits for memory, the other computes and waits for both; then one has nothing to do.
-Story two_phases() {
+Model two_phases() {
   const Phase both = {chain_of({{1e4, 2e5}, {0, 1e5}}, 10), chain_of({{3e4, 0}, {1e4, 3e5}, {0, 0}}, 20)};
   return {.phases = {both, {{}, chain_of({{5e3, 1e5}}, 30)}}};
 }
@@ -119,7 +119,7 @@ SimOptions device_with(std::vector<std::string> more = {}) {
   return round_options(all);
 }
 
-TEST(PhaseRepeater, all_but_the_first_phases_come_from_a_tape) {
+TEST(PhaseRepeater, all_but_the_first_phases_are_replayed) {
   const std::uint64_t repeated = compare(two_phases(), device_with());
   EXPECT_GE(repeated, 50u) << "of 60: a phase is new at first, and when what came before it differs";
   EXPECT_LT(repeated, 60u);
@@ -134,11 +134,11 @@ TEST(PhaseRepeater, what_wakes_the_policy_costs_the_same) {
 }
 
 TEST(PhaseRepeater, a_phase_after_a_read_or_a_pause_goes_on_exactly) {
-  Story story = two_phases();
-  story.read_every = 3;
-  EXPECT_GT(compare(story, device_with()), 20u);
-  story.sleep_every = 4;
-  EXPECT_GT(compare(story, device_with()), 20u);
+  Model model = two_phases();
+  model.read_every = 3;
+  EXPECT_GT(compare(model, device_with()), 20u);
+  model.sleep_every = 4;
+  EXPECT_GT(compare(model, device_with()), 20u);
 }
 
 TEST(PhaseRepeater, clocks_that_follow_heat_and_load_change_when_they_would) {
@@ -146,12 +146,12 @@ TEST(PhaseRepeater, clocks_that_follow_heat_and_load_change_when_they_would) {
       "power.governor={lowest: {kind: assumed, source: test, big: 0.2}}",
       "power.thermal={resistance_k_per_w: 10, capacity_j_per_k: 1e-3, ambient: 25 degC, step: 300 us, clock_steps: {a: 0.5}, "
       "trip: 45 degC, hysteresis: 2 K}"};
-  Story story = two_phases();
-  story.layers = 400;
-  const std::uint64_t repeated = compare(story, device_with(clocks));
+  Model model = two_phases();
+  model.layers = 400;
+  const std::uint64_t repeated = compare(model, device_with(clocks));
   EXPECT_GT(repeated, 300u);
-  EXPECT_LT(repeated, compare(story, device_with()));
-  EXPECT_GT(run(story, device_with(clocks), true).end, run(story, device_with(), true).end) << "clocks do change";
+  EXPECT_LT(repeated, compare(model, device_with()));
+  EXPECT_GT(run(model, device_with(clocks), true).end, run(model, device_with(), true).end) << "clocks do change";
 }
 
 TEST(PhaseRepeater, random_phases_are_the_same_to_the_bit) {
@@ -159,7 +159,7 @@ TEST(PhaseRepeater, random_phases_are_the_same_to_the_bit) {
   for (std::uint64_t seed = 1; seed <= 25; ++seed) {
     SCOPED_TRACE(seed);
     Rng rng(seed);
-    Story story{.phases = {}, .layers = 12, .read_every = static_cast<int>(rng.below(6)), .sleep_every = static_cast<int>(rng.below(6))};
+    Model model{.phases = {}, .layers = 12, .read_every = static_cast<int>(rng.below(6)), .sleep_every = static_cast<int>(rng.below(6))};
     for (std::uint64_t phases = 1 + rng.below(5); phases-- > 0;) {
       Phase phase(2);
       const std::uint64_t only = rng.below(4);
@@ -171,35 +171,35 @@ TEST(PhaseRepeater, random_phases_are_the_same_to_the_bit) {
                                           static_cast<std::uint32_t>(rng.below(1000))));
         }
       }
-      story.phases.push_back(std::move(phase));
+      model.phases.push_back(std::move(phase));
     }
     std::vector<std::string> more;
     if (rng.below(2) == 0) more.push_back("cpu.calls=together");
     if (rng.below(2) == 0) more.push_back("core.spin=0 us");
     if (rng.below(2) == 0) more.push_back("dram.latency=100 ns");
-    repeated += compare(story, device_with(more));
+    repeated += compare(model, device_with(more));
   }
   EXPECT_GT(repeated, 200u);
 }
 
 // Calls of one operator, one shape and one unit that move a byte more are other calls.
 TEST(PhaseRepeater, a_call_that_differs_is_simulated) {
-  Story story = two_phases();
-  story.phases.push_back(story.phases[0]);
-  story.phases[2][0][1] = test_call(0, 1e5 + 1, 11);
-  story.layers = 1;
-  EXPECT_EQ(compare(story, device_with()), 0u);
+  Model model = two_phases();
+  model.phases.push_back(model.phases[0]);
+  model.phases[2][0][1] = test_call(0, 1e5 + 1, 11);
+  model.layers = 1;
+  EXPECT_EQ(compare(model, device_with()), 0u);
 }
 
 TEST(PhaseRepeater, nothing_is_repeated_while_a_trace_is_recorded_or_ties_are_drawn) {
   SpanTrace trace;
-  const Story story = two_phases();
-  const Told traced = run(story, device_with(), true, &trace);
+  const Model model = two_phases();
+  const History traced = run(model, device_with(), true, &trace);
   EXPECT_EQ(traced.count("repeated_phases"), 0u);
-  expect_the_same(traced, run(story, device_with(), true));
+  expect_the_same(traced, run(model, device_with(), true));
   SimOptions shuffled = device_with();
   shuffled.shuffle = 7;
-  EXPECT_EQ(compare(story, shuffled), 0u);
+  EXPECT_EQ(compare(model, shuffled), 0u);
 }
 
 TEST(PhaseRepeater, nothing_is_repeated_beside_another_task) {
@@ -208,16 +208,16 @@ TEST(PhaseRepeater, nothing_is_repeated_beside_another_task) {
     Simulation simulation(options);
     Machine& machine = simulation.machine();
     const FileId file = machine.storage.open_phantom(1 * MiB).value_or_throw();
-    const Story story = two_phases();
-    Told told;
+    const Model model = two_phases();
+    History history;
     std::vector<Task<void>> tasks;
-    tasks.push_back(tell(&machine, &story, file, &told.ends));
+    tasks.push_back(run_layers(&machine, &model, file, &history.ends));
     tasks.push_back([](Machine* m) -> Task<void> { co_await sleep_until(m->executor, 3600 * 1000 * kMs); }(&machine));
     simulation.run(together(&machine, std::move(tasks)));
-    told.report = simulation.host().report(Picoseconds(0), simulation.now());
-    return told;
+    history.report = simulation.host().report(Picoseconds(0), simulation.now());
+    return history;
   };
-  const Told ours = run_beside(true);
+  const History ours = run_beside(true);
   EXPECT_EQ(ours.count("repeated_phases"), 0u) << "it could be resumed in the middle of a phase";
   expect_the_same(ours, run_beside(false));
 }
@@ -230,10 +230,10 @@ TEST(PhaseRepeater, a_call_that_fails_ends_the_run_with_its_error) {
   simulation.function.effect = [&](const KernelCall& call) {
     if (call.slice.first == 21 && ++calls == 20) throw RunError("unit lost");
   };
-  const Story story = two_phases();
+  const Model model = two_phases();
   std::vector<Picoseconds> ends;
   try {
-    simulation.run(tell(&machine, &story, file, &ends));
+    simulation.run(run_layers(&machine, &model, file, &ends));
     FAIL() << "the error was lost";
   } catch (const RunError& error) {
     EXPECT_STREQ(error.what(), "unit lost");

@@ -55,8 +55,8 @@ class GraphCache {
   // Adds the chain to `runs` if all is there that it needs. False: a graph has to be loaded, or a core has to help, and the chain is left
   // for run().
   bool add_to(RunTogether& runs, ComputeUnit& unit, Chain& chain);
-  // Whether run() is unit->run(chain) and nothing else: who runs thousands of chains spares a coroutine for each.
-  static bool runs_as_it_is(const ComputeUnit& unit) { return unit.caps().kind == UnitKind::core && !unit.caps().static_graphs; }
+  // Chains on such a unit need no graph and no help. A caller with thousands of chains submits them itself, which saves a coroutine each.
+  static bool needs_no_graph(const ComputeUnit& unit) { return unit.caps().kind == UnitKind::core && !unit.caps().static_graphs; }
 
   // Loads the graph of such a chain, so that run() need not wait for it. Operands need shapes, not memory. Throws RunError as run() does.
   // `step`: that will launch it, for traces.

@@ -1,4 +1,4 @@
-"""device.cpu.phases: whatever is told from a tape is what would have been simulated."""
+"""device.cpu.phases: a phase that is replayed has the results of one that is simulated."""
 import pytest
 import vitro
 from conftest import ROOT
@@ -13,7 +13,7 @@ EXPERIMENTS = ROOT / "experiments"
     ("papers/npumoe/qwen3.yaml", {"workload.output_tokens": 4}),  # beside experts on an accelerator
     ("benchmarks/decode_7b.yaml", {"workload.output_tokens": 4, "device.cpu.calls": "together"}),
 ], ids=lambda value: value if isinstance(value, str) else "")
-def test_no_number_of_a_result_shows_whether_phases_were_repeated(native, experiment, overrides):
+def test_no_number_of_a_result_depends_on_whether_phases_are_replayed(native, experiment, overrides):
     repeated, each = (dict(vitro.run(EXPERIMENTS / experiment, overrides=overrides | {"device.cpu.phases": way}))
                       for way in ("repeated", "each"))
     assert repeated["counts"].pop("repeated_phases") > 100 and each["counts"].pop("repeated_phases") == 0

@@ -96,7 +96,7 @@ Task<void> ClusterPipeline::guarded(Task<void> task, Layer* layer) {
 
 Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32_t index) {
   UnitLanes& lanes = layer->lanes;
-  const bool as_it_is = GraphCache::runs_as_it_is(*unit);
+  const bool needs_no_graph = GraphCache::needs_no_graph(*unit);
   while (goes_on(*layer)) {
     const bool in_turn = lanes.in_turn(index);
     const Taken taken = in_turn ? take(*layer) : Taken();
@@ -119,7 +119,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
     if (!chain.empty()) {
       charge_dispatch(machine_.clock, chain);
       try {
-        if (as_it_is) {
+        if (needs_no_graph) {
           result = co_await unit->run(std::move(chain));
         } else {
           result = co_await graphs_.run(unit, std::move(chain));
