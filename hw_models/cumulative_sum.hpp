@@ -9,12 +9,15 @@
 
 namespace vitro::hw {
 
-// Piecewise linear and exact until kMaxPoints; then neighbours are merged, so that memory stays bounded, windows are exact to
-// the distance of points (at most 1/16384 of the time that has passed) and a peak is a mean over at least that.
+// Piecewise linear and exact until there are `most` points; then neighbours are merged, so that memory stays bounded, windows are exact to
+// the distance of points (at most 4/most of the time that has passed) and a peak is a mean over at least that.
 class CumulativeSum {
  public:
-  static constexpr std::size_t kMaxPoints = 1 << 15;
+  static constexpr std::size_t kMaxPoints = 1 << 16;
+  static constexpr std::size_t kForWindows = 1 << 13;  // of sums that nobody asks for a peak, and only for long windows
   static constexpr Picoseconds kPeakWindow{1'000'000'000};  // what a power meter or a bandwidth counter would average over
+
+  explicit CumulativeSum(std::size_t most = kMaxPoints) : most_(most) {}
 
   // `amount` passed evenly over [begin, end). Requires: begin is not before the end of the interval before.
   void add(Picoseconds begin, Picoseconds end, double amount) {
@@ -70,13 +73,13 @@ class CumulativeSum {
     }
     merges_until_ = points_.back().when + distance_;
     points_.push_back(point);
-    if (points_.size() == kMaxPoints) [[unlikely]]
+    if (points_.size() == most_) [[unlikely]]
       thin_out();
   }
 
   // In place: what was reserved once is enough for ever.
   [[gnu::noinline]] void thin_out() {
-    distance_ = (points_.back().when - points_.front().when) / static_cast<std::int64_t>(kMaxPoints / 2);
+    distance_ = (points_.back().when - points_.front().when) / static_cast<std::int64_t>(most_ / 4);
     std::size_t kept = 0;
     for (std::size_t i = 1; i + 1 < points_.size(); ++i) {
       if (points_[i].when - points_[kept].when >= distance_) points_[++kept] = points_[i];
@@ -86,6 +89,7 @@ class CumulativeSum {
     merges_until_ = points_[kept - 1].when + distance_;
   }
 
+  std::size_t most_;
   std::vector<Point> points_{Point{}};
   Picoseconds distance_{0}, merges_until_{0};  // what ends before the latter moves the last point
 };

@@ -17,6 +17,8 @@ enum class SystemWork : std::uint8_t { issue_io, policy, take_result };
 // How long something was the case. A time before what was settled counts as that.
 class Stopwatch {
  public:
+  explicit Stopwatch(std::size_t most_points = hw::CumulativeSum::kMaxPoints) : seconds_(most_points) {}
+
   void set(bool on, Picoseconds at) {
     if (on == on_) return;
     settle(at);
@@ -80,7 +82,7 @@ class Meter {
     std::size_t edge = kNone;     // its place in edges_
     hw::PowerDraw draw;
     Stopwatch busy;
-    hw::CumulativeSum drawn;         // joules but for the next two
+    hw::CumulativeSum drawn{hw::CumulativeSum::kForWindows};  // joules but for the next two
     Picoseconds drawn_until{0};      // what is in the sum
     hw::CumulativeSum computing;     // joules beyond those of waiting
     hw::CumulativeSum collapsed;     // joules that it would have leaked, had its rail been on
@@ -113,7 +115,7 @@ class Meter {
   Picoseconds settled_{0};
   std::uint32_t kernels_ = 0, outstanding_ = 0;
   std::int32_t storage_ = 0;
-  Stopwatch io_only_;
+  Stopwatch io_only_{hw::CumulativeSum::kForWindows};
   double watts_ = 0;
   Picoseconds watts_since_{0};
   hw::CumulativeSum joules_;

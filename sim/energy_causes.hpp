@@ -53,7 +53,7 @@ class EnergyCauses {
     double sum(Picoseconds begin, Picoseconds end) const { return sum_.sum(begin, end); }
 
    private:
-    hw::CumulativeSum sum_;
+    hw::CumulativeSum sum_{hw::CumulativeSum::kForWindows};
     Picoseconds last_{0};
   };
 

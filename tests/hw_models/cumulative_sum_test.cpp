@@ -26,14 +26,30 @@ TEST(CumulativeSum, the_peak_is_a_mean_over_a_millisecond_or_over_a_shorter_wind
 }
 
 TEST(CumulativeSum, stays_bounded_and_keeps_its_sums) {
-  CumulativeSum total;
-  const std::int64_t n = 3 * static_cast<std::int64_t>(CumulativeSum::kMaxPoints);
-  for (std::int64_t i = 0; i < n; ++i) total.add(i * kNs, (i + 1) * kNs, 1);
-  EXPECT_DOUBLE_EQ(total.sum(Picoseconds(0), n * kNs), static_cast<double>(n));
-  EXPECT_NEAR(total.sum(n / 4 * kNs, n / 2 * kNs), static_cast<double>(n) / 4, 100);
+  for (const std::size_t most : {CumulativeSum::kMaxPoints, CumulativeSum::kForWindows}) {
+    CumulativeSum total(most);
+    const auto n = static_cast<std::int64_t>(3 * most);
+    for (std::int64_t i = 0; i < n; ++i) total.add(i * kNs, (i + 1) * kNs, 1);
+    EXPECT_LE(total.points(), most);
+    EXPECT_DOUBLE_EQ(total.sum(Picoseconds(0), n * kNs), static_cast<double>(n));
+    EXPECT_NEAR(total.sum(n / 4 * kNs, n / 2 * kNs), static_cast<double>(n) / 4, 100);
+  }
 }
 
-TEST(OdometerDeath, intervals_come_in_order) {
+// Amounts come in bursts: a window that cuts one is off by no more than what passes between two points.
+TEST(CumulativeSum, a_window_is_exact_to_the_distance_of_points) {
+  for (const std::size_t most : {CumulativeSum::kMaxPoints, CumulativeSum::kForWindows}) {
+    CumulativeSum total(most);
+    const auto n = static_cast<std::int64_t>(5 * most);
+    for (std::int64_t i = 0; i < n; ++i) total.add(4 * i * kNs, (4 * i + 1) * kNs, 1);
+    const double points_apart = 4.0 * 4 * static_cast<double>(n) / static_cast<double>(most);  // ns
+    for (const std::int64_t i : {n / 7, n / 3, n - 9}) {
+      EXPECT_NEAR(total.sum(Picoseconds(0), (4 * i + 1) * kNs), static_cast<double>(i + 1), points_apart / 4 + 1) << most;
+    }
+  }
+}
+
+TEST(CumulativeSumDeath, intervals_come_in_order) {
   CumulativeSum total;
   total.add(2 * kNs, 3 * kNs, 1);
   EXPECT_DEATH(total.add(kNs, 4 * kNs, 1), "in order");
