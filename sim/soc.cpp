@@ -20,7 +20,7 @@ constexpr hw::ParamSpec kCpuParams[] = {
     {"checksum_cycles", Dimension::none, "1950", "reading a page of 4 KiB that has just landed, and summing it up"},
     {"mapped_page_cycles", Dimension::none, "0", "not measured: pages that come through a mapping cost their core nothing"},
     {"barrier_cycles", Dimension::none, "300", "a result's cache line from another core, an inbox entry, a coroutine resumed"},
-    {"calls", Dimension::none, "each", "how the calls of a chain are simulated, whatever the device", "each|together"},
+    {"calls", Dimension::none, "together", "a chain is simulated in pieces of several calls", "each|together"},
     {"phases", Dimension::none, "repeated", "a phase like an earlier one is replayed: results are the same", "repeated|each"},
 };
 // By PolicyWork, without the last, which is among what waking the policy costs.
@@ -126,7 +126,9 @@ void Soc::build_cpu(Reader& root) {
   Reader reader = required(root, "cpu", "cpu: {bandwidth: 38 GB/s, clusters: [...]}");
   auto cpu = std::make_unique<hw::Params>(reader, kCpuParams);
   barrier_cycles_ = cpu->number("barrier_cycles");
-  calls_together_ = cpu->word("calls") == "together";
+  // Memory that looks at single accesses gets those of each call.
+  const bool fluid = dynamic_cast<const hw::ReplayableDram*>(dram_.get()) != nullptr;
+  calls_together_ = fluid && cpu->word("calls") == "together";
   phases_repeated_ = cpu->word("phases") == "repeated";
   mapped_page_cycles_ = cpu->number("mapped_page_cycles");
   for (std::size_t i = 0; i < std::size(kPolicyKeys); ++i) policy_cycles_[i] = cpu->number(kPolicyKeys[i]);

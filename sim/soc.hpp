@@ -72,7 +72,7 @@ class Soc {
   // Cycles of the policy's core for each unit whose result arrives: a barrier of n units costs n times that, some of it hidden
   // behind those that still work.
   double barrier_cycles() const { return barrier_cycles_; }
-  bool calls_together() const { return calls_together_; }  // of a chain, on cores whose model can
+  bool calls_together() const { return calls_together_; }    // of a chain, in pieces, where models can
   bool phases_repeated() const { return phases_repeated_; }  // from a record, where models can
   double mapped_page_cycles() const { return mapped_page_cycles_; }
   // Cycles of the policy's core for one unit of policy work.

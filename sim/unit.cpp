@@ -95,7 +95,7 @@ void SimUnit::begin_call() {
   call_began_ = s_.executor.device_now();
   const KernelCall& call = (*jobs_.front().chain)[call_];
   if (jobs_.front().on_cpu) return fallback_.run(call, [this] { end_call(); });
-  if (pieces_ != nullptr && jobs_.front().chain->size() > 1) return begin_piece();
+  if (pieces_ != nullptr && call_ + 1 < jobs_.front().chain->size()) return begin_piece();
   try {
     run_on_model(work_of(call), [this] { end_call(); });
   } catch (const RunError&) {  // the model can not carry such a call out; who submitted it may not wait yet
@@ -106,19 +106,21 @@ void SimUnit::begin_call() {
 }
 
 void SimUnit::run_on_model(const hw::Work& work, hw::Callback done) {
-  begin_on_model({&work, 1});
+  begin_on_model();
+  note_bytes(work);
   core_.model().submit(work, done);
 }
 
-void SimUnit::begin_on_model(std::span<const hw::Work> works) {
+void SimUnit::begin_on_model() {
   s_.accounting.kernel_begins(core_.processor());
   written_ = weights_ = moved_ = 0;
-  for (const hw::Work& work : works) {
-    const Bytes weights = std::min(work.weight_bytes, work.read_bytes);
-    written_ += work.written_bytes;
-    weights_ += weights;
-    moved_ += work.read_bytes - weights + work.written_bytes;
-  }
+}
+
+void SimUnit::note_bytes(const hw::Work& work) {
+  const Bytes weights = std::min(work.weight_bytes, work.read_bytes);
+  written_ += work.written_bytes;
+  weights_ += weights;
+  moved_ += work.read_bytes - weights + work.written_bytes;
 }
 
 void SimUnit::end_call() {
@@ -128,11 +130,15 @@ void SimUnit::end_call() {
   if (!job.on_cpu) note_call(cause_of(call));
   core_.end_trace();  // system work in the call, which comes before it in a file that is written as it goes
   execute(call, call_began_, now);
-  const bool answered = give_answers();
   ++call_;
-  if (result_.error || call_ == job.chain->size()) return end_job();
+  continue_chain();
+}
+
+void SimUnit::continue_chain() {
+  const bool answered = give_answers();
+  if (result_.error || call_ == jobs_.front().chain->size()) return end_job();
   if (!answered) return begin_call();
-  s_.executor.at(std::max(now, core_.system_free()), {device_, kAnswered}, [this] { begin_call(); });
+  s_.executor.at(std::max(s_.executor.device_now(), core_.system_free()), {device_, kAnswered}, [this] { begin_call(); });
 }
 
 void SimUnit::end_job() {

@@ -39,7 +39,7 @@ class SimUnit final : public ComputeUnit {
     Core& policy_core;
     PolicyWakes wakes;
     bool check_operands = false;
-    bool calls_together = false;  // of a chain, as one piece of work, where the processor's model can
+    bool calls_together = false;  // of a chain, in pieces of work, where the models can
   };
   SimUnit(UnitCaps caps, Core& core, std::uint16_t device, const Surroundings& surroundings);
 
@@ -103,10 +103,11 @@ class SimUnit final : public ComputeUnit {
   void begin_job();
   void begin_call();
   void run_on_model(const hw::Work& work, hw::Callback done);
-  void begin_on_model(std::span<const hw::Work> works);
+  void begin_on_model();
+  void note_bytes(const hw::Work& work);  // that it moves
   const hw::Work& work_of(const KernelCall& call);  // that begins; valid until the next one does
   void execute(const KernelCall& call, Picoseconds begin, Picoseconds end);
-  // A chain as one piece.
+  // Several calls of a chain as one piece.
   bool takes_pieces() const;
   void begin_piece();
   void end_piece();
@@ -116,6 +117,7 @@ class SimUnit final : public ComputeUnit {
   Picoseconds note_end();
   void note_call(Cause cause);  // that ends: what it has moved, for how long it computed, and what it drew for which cause
   void end_call();
+  void continue_chain();  // with its next call, if there is one and none has failed
   void end_job();
   Completion<RunResult>& finish_job();  // of whoever waits for it
   void answer(std::coroutine_handle<> waiter);
@@ -142,7 +144,6 @@ class SimUnit final : public ComputeUnit {
   Bytes written_ = 0, weights_ = 0, moved_ = 0;  // by that call: to DRAM, and from and to it weights and all else
   RunResult result_;
   hw::PieceModel* pieces_;  // null: calls are begun one by one
-  std::vector<hw::Work> works_;  // of the piece in progress
   std::map<std::uint32_t, Loaded> graphs_;
   std::uint32_t next_graph_ = 1, last_graph_ = 0;
   Bytes mapped_ = 0;

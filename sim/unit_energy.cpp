@@ -20,14 +20,14 @@ void SimUnit::note_call(Cause cause) {
 void SimUnit::note_piece() {
   if (s_.power == nullptr) return;
   note_end();
-  const Chain& chain = *jobs_.front().chain;
   const std::span<const hw::PieceModel::Part> parts = pieces_->parts();
   const double stretched = stretched_by(s_.executor.device_now() - call_began_);
   Picoseconds before{0};
-  for (std::size_t i = 0; i < chain.size(); ++i) {
-    const double all = stretched * to_seconds(parts[i].end - before);
-    s_.accounting.draws(core_.processor(), cause_of(chain[i]), all, std::min(to_seconds(parts[i].computed), all));
-    before = parts[i].end;
+  const KernelCall* call = &(*jobs_.front().chain)[call_];
+  for (const hw::PieceModel::Part& part : parts) {
+    const double all = stretched * to_seconds(part.end - before);
+    s_.accounting.draws(core_.processor(), cause_of(*call++), all, std::min(to_seconds(part.computed), all));
+    before = part.end;
   }
 }
 

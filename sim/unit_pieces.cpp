@@ -5,6 +5,12 @@
 #include "sim/unit.hpp"
 
 namespace vitro::sim {
+namespace {
+
+// A piece is complete when it takes so long: clocks change between pieces, and a peak of power is a mean over 1 ms.
+constexpr Picoseconds kLongPiece = std::chrono::microseconds(250);
+
+}  // namespace
 
 const hw::Work& SimUnit::work_of(const KernelCall& call) {
   const hw::Work& plain = work_.build(call);
@@ -36,10 +42,15 @@ bool SimUnit::takes_pieces() const {
 }
 
 void SimUnit::begin_piece() {
-  works_.clear();
-  for (const KernelCall& call : *jobs_.front().chain) works_.push_back(work_of(call));
-  begin_on_model(works_);
-  pieces_->submit_piece(works_, [this] { end_piece(); });
+  const Chain& chain = *jobs_.front().chain;
+  begin_on_model();
+  Picoseconds length{0};
+  for (std::size_t call = call_; call < chain.size() && length < kLongPiece; ++call) {
+    const hw::Work& work = work_of(chain[call]);
+    note_bytes(work);
+    length = pieces_->add_to_piece(work);
+  }
+  pieces_->submit_piece([this] { end_piece(); });
 }
 
 double SimUnit::stretched_by(Picoseconds took) const {
@@ -56,13 +67,14 @@ void SimUnit::end_piece() {
   const std::span<const hw::PieceModel::Part> parts = pieces_->parts();
   const double stretched = stretched_by(now - began);
   Picoseconds from = began;
-  for (call_ = 0; call_ < chain.size() && !result_.error; ++call_) {
-    const Picoseconds to = call_ + 1 == chain.size() ? now : began + from_seconds(stretched * to_seconds(parts[call_].end));
+  for (const hw::PieceModel::Part& part : parts) {
+    const Picoseconds to = &part == &parts.back() ? now : began + from_seconds(stretched * to_seconds(part.end));
     execute(chain[call_], from, to);
+    if (result_.error) return end_job();
     from = to;
+    ++call_;
   }
-  give_answers();
-  end_job();
+  continue_chain();
 }
 
 }  // namespace vitro::sim

@@ -1,6 +1,7 @@
 #include "hw_models/cpu/core_flow.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace vitro::hw {
 namespace {
@@ -81,23 +82,29 @@ void FlowCore::submit(const Work& work, Callback done) {
   start();
 }
 
-void FlowCore::submit_piece(std::span<const Work> calls, Callback done) {
-  VITRO_CHECK(!busy_ && !calls.empty(), "a core runs one piece at a time");
-  done_ = done;
-  computed_ = Picoseconds(0);
-  parts_.clear();
-  Bytes length = 0, written = 0;
-  Picoseconds end{0};
-  for (const Work& work : calls) {
-    const Price price = this->price(work);
-    const Bytes moved = price.read + price.written;
-    end += call_overhead_ + (moved > 0 ? std::max(price.pace, transfer_time(moved, most_)) : price.pace);
-    computed_ += call_overhead_ + price.computed;
-    parts_.push_back({end, call_overhead_ + price.computed});
-    length += moved;
-    written += price.written;
+Picoseconds FlowCore::add_to_piece(const Work& call) {
+  VITRO_CHECK(!busy_, "a core runs one piece at a time");
+  if (std::exchange(piece_begun_, false)) {
+    parts_.clear();
+    computed_ = Picoseconds(0);
+    traffic_ = {.port = port_};
   }
-  traffic_ = {port_, length, written, end - call_overhead_};
+  const Price price = this->price(call);
+  const Bytes moved = price.read + price.written;
+  const Picoseconds begin = parts_.empty() ? Picoseconds(0) : parts_.back().end;
+  const Picoseconds end = begin + call_overhead_ + (moved > 0 ? std::max(price.pace, transfer_time(moved, most_)) : price.pace);
+  parts_.push_back({end, call_overhead_ + price.computed});
+  computed_ += call_overhead_ + price.computed;
+  traffic_.length += moved;
+  traffic_.written += price.written;
+  traffic_.pace = end - call_overhead_;
+  return end;
+}
+
+void FlowCore::submit_piece(Callback done) {
+  VITRO_CHECK(!piece_begun_, "an empty piece was submitted");
+  piece_begun_ = true;
+  done_ = done;
   start();
 }
 

@@ -24,7 +24,8 @@ class FlowCore final : public ComputeModel, public PieceModel {
   KernelCost kernel(std::string_view variant, std::string_view format) override;
   void prepare(Work& work) const override { work.cycles = prices_.without_runs(work); }
   void submit(const Work& work, Callback done) override;
-  void submit_piece(std::span<const Work> calls, Callback done) override;
+  Picoseconds add_to_piece(const Work& call) override;
+  void submit_piece(Callback done) override;
   std::span<const Part> parts() const override { return parts_; }
   void preempt(Picoseconds duration) override;
   void set_clock_scale(double share) override { clock_.value = full_clock_ * share; }
@@ -58,6 +59,7 @@ class FlowCore final : public ComputeModel, public PieceModel {
   bool busy_ = false;
   DramRequest traffic_;
   std::vector<Part> parts_;
+  bool piece_begun_ = true;  // parts_ are of one that was submitted
   Picoseconds computed_{0};
   Picoseconds stolen_{0};  // by system work, still to be added to the call in progress
   Callback done_;

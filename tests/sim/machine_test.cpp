@@ -57,7 +57,7 @@ TEST(SimMachine, two_cores_share_the_bandwidth_of_their_port) {
 // Core 0: 40 KB, then 10 us of arithmetic. Core 1: 80 KB, of which 40 KB at 8 GB/s in 5 us and 40 KB at 10 GB/s in 4 us,
 // then 2 us of arithmetic.
 TEST(SimMachine, chains_on_two_cores_take_the_time_computed_by_hand) {
-  Simulation simulation(round_options());
+  Simulation simulation(round_options({"cpu.calls=each"}));
   Machine& machine = simulation.machine();
   std::vector<Picoseconds> ends;
   simulation.function.effect = [&](const KernelCall&) { ends.push_back(machine.clock.now()); };

@@ -9,8 +9,8 @@ namespace {
 
 using testing::ElementsAre;
 
-// Compute and memory, in turns: max(1, 2) + 3 + max(0, 1) ms alone, at 10 GB/s, and 10 us for each call.
-Chain mixed_chain() { return {test_call(1e6, 20e6, 1), test_call(3e6, 0, 2), test_call(0, 10e6, 3)}; }
+// Compute and memory, in turns: max(10, 20) + 30 + max(0, 10) us alone, at 10 GB/s, and 1 us for each call.
+Chain mixed_chain() { return {test_call(10e3, 200e3, 1), test_call(30e3, 0, 2), test_call(0, 100e3, 3)}; }
 
 struct Ran {
   Picoseconds time;
@@ -20,7 +20,7 @@ struct Ran {
 
 // On so many cores at the same time.
 Ran ran(const std::string& calls, std::size_t cores = 1, TraceSink* trace = nullptr) {
-  Simulation simulation(round_options({"cpu.calls=" + calls, "core.call_overhead=10 us", "power.stalled_share={big: 0.25}"}), trace);
+  Simulation simulation(round_options({"cpu.calls=" + calls, "core.call_overhead=1 us", "power.stalled_share={big: 0.25}"}), trace);
   Machine& machine = simulation.machine();
   std::vector<Task<void>> tasks;
   for (std::size_t i = 0; i < cores; ++i) tasks.push_back(run_chain(machine.units[i], mixed_chain()));
@@ -31,7 +31,7 @@ Ran ran(const std::string& calls, std::size_t cores = 1, TraceSink* trace = null
 
 TEST(UnitPieces, a_chain_alone_takes_as_long_as_call_by_call_in_fewer_events) {
   const Ran each = ran("each"), piece = ran("together");
-  EXPECT_EQ(each.time, 6 * kMs + 30 * kUs);
+  EXPECT_EQ(each.time, 63 * kUs);
   EXPECT_EQ(piece.time, each.time);
   EXPECT_THAT(piece.tags, ElementsAre(1, 2, 3));
   EXPECT_EQ(piece.tags, each.tags);
@@ -58,11 +58,25 @@ TEST(UnitPieces, calls_that_take_no_time_take_none_together) {
   EXPECT_THAT(simulation.function.tags, ElementsAre(1, 2));
 }
 
-// Two cores get 8 GB/s each. Call by call a call that moves much is held up, whatever the unit does afterwards: 2.5 + 3 + 1.25 ms. A piece
-// is held up by its 30 MB together, which are there before its 6 ms are over.
+// 250 us are long: of calls of 100 us, a piece has three, and a call that is longer is one by itself.
+TEST(UnitPieces, a_piece_that_is_long_takes_no_more_calls) {
+  const auto events = [](const std::string& calls, std::vector<double> microseconds) {
+    Simulation simulation(round_options({"cpu.calls=" + calls}));
+    Chain chain;
+    for (const double us : microseconds) chain.push_back(test_call(us * 1e3, 0));
+    simulation.run(run_chain(simulation.machine().units[0], std::move(chain)));
+    return simulation.host().report(Picoseconds(0), simulation.now()).counts[0].second;
+  };
+  const auto spared = [&](const std::vector<double>& chain) { return events("each", chain) - events("together", chain); };
+  EXPECT_EQ(spared(std::vector<double>(10, 100)), 10u - 4u);
+  EXPECT_EQ(spared({100, 300, 300, 100, 100}), 5u - 3u);  // 100 and 300, 300, and the rest
+}
+
+// Two cores get 8 GB/s each. Call by call a call that moves much is held up, whatever the unit does afterwards: 25 + 30 + 12.5 us. A
+// piece is held up by its 300 KB together, which are there before its 60 us are over.
 TEST(UnitPieces, a_crowd_holds_up_the_bytes_of_a_piece_together) {
-  EXPECT_EQ(ran("each", 2).time, 6750 * kUs + 30 * kUs);
-  EXPECT_EQ(ran("together", 2).time, 6 * kMs + 30 * kUs);
+  EXPECT_EQ(ran("each", 2).time, 67'500 * kNs + 3 * kUs);
+  EXPECT_EQ(ran("together", 2).time, 63 * kUs);
 }
 
 TEST(UnitPieces, a_trace_shows_each_call_in_its_part_of_the_piece) {
@@ -103,7 +117,7 @@ TEST(UnitPieces, system_work_on_the_core_puts_the_end_off_by_as_much) {
     EXPECT_TRUE(result.status.ok());
     return simulation.now();
   };
-  EXPECT_EQ(time("together"), 6 * kMs + 1 * kUs);
+  EXPECT_EQ(time("together"), 61 * kUs);
   EXPECT_EQ(time("together"), time("each"));
 }
 

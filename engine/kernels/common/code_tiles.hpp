@@ -88,15 +88,13 @@ void code_pass(const CodeForm& form, const std::byte* w, const Int8Rows& x, std:
   const std::size_t head = kRowScale ? 0 : form.head_bytes(), block = head + form.chunks() * Stored * kLine;
   const std::byte* const lead = w;
   const bool first = row == 0 && (Stored != 8 || kBytes);
-  if (first) prefetch_lead(w, form.lead_bytes(x.blocks), kPrefetchBytes);
+  if (first) lanes::prefetch_near(w, form.lead_bytes(x.blocks), kPrefetchBytes);
   w += form.lead_bytes(x.blocks);
   V acc[M];
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m] = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
-    if (first) {
-      for (std::size_t line = 0; line < block; line += kLine) lanes::prefetch(w + line, kPrefetchBytes);
-    }
+    if (first) lanes::prefetch_near(w, block, kPrefetchBytes);
     typename T::Ints ints[M];
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) ints[m] = T::all(0);

@@ -18,8 +18,10 @@ struct Q4K {
 
   // From the file's packing: the first four blocks have their six bits to themselves, the others their upper two in the rest.
   [[gnu::always_inline]] explicit Q4K(const std::byte* w)
-      : d(V::load(reinterpret_cast<const Half*>(w))), dmin(V::load(reinterpret_cast<const Half*>(w + 32))) {
-    const auto first = T::codes(w + kLine), second = T::codes(w + 2 * kLine), third = T::codes(w + 3 * kLine);
+      : Q4K(V::load(reinterpret_cast<const Half*>(w)), V::load(reinterpret_cast<const Half*>(w + 32)), w + kLine) {}
+  // packed: the rows' 12 bytes of 6-bit scales and minima, in three lines.
+  [[gnu::always_inline]] Q4K(V its_d, V its_dmin, const std::byte* packed) : d(its_d), dmin(its_dmin) {
+    const auto first = T::codes(packed), second = T::codes(packed + kLine), third = T::codes(packed + 2 * kLine);
     T::store(T::field(first, 0, 63), scales);
     T::store(T::merge(T::field(third, 0, 15), T::field(first, 2, 48)), scales + kLine);
     T::store(T::field(second, 0, 63), scales + 2 * kLine);
@@ -33,6 +35,36 @@ struct Q4K {
 #pragma GCC unroll 8
     for (int m = 0; m < M; ++m) ints[m] = T::all((T::kNibblesOffset - 8) / 8 * k.x.corrections[at + m]);
     Q4<T>::dot(ints, w, k.x.quants + 32 * at);
+    add_sums<M>(acc, ints, b, k, at);
+  }
+
+  // Blocks b and b + 1, whose columns are in the low and high nibbles of twice four lines.
+  template <class Lines>
+  [[gnu::always_inline]] inline void add_pair(V& acc, const Lines& first, const Lines& second, int b, const KRows& k,
+                                              std::size_t at) const {
+    typename T::Ints low[1], high[1];
+    low[0] = T::all((T::kNibblesOffset - 8) / 8 * k.x.corrections[at]);
+    high[0] = T::all((T::kNibblesOffset - 8) / 8 * k.x.corrections[at + 1]);
+    const std::int8_t* x = k.x.quants + 32 * at;
+    add_nibbles<T>(low, [&](auto& lows) __attribute__((always_inline)) {
+      add_nibbles<T>(high, [&](auto& highs) __attribute__((always_inline)) {
+#pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+          const auto w = nibbles<T>(j < 4 ? first : second, j % 4);
+          lows[0] = T::dot(lows[0], w.low, T::four(x + 4 * j));
+          highs[0] = T::dot(highs[0], w.high, T::four(x + 32 + 4 * j));
+        }
+      });
+    });
+    V sums[1] = {acc};
+    add_sums<1>(sums, low, b, k, at);
+    add_sums<1>(sums, high, b + 1, k, at + 1);
+    acc = sums[0];
+  }
+
+ private:
+  template <int M>
+  [[gnu::always_inline]] inline void add_sums(V (&acc)[M], const typename T::Ints (&ints)[M], int b, const KRows& k, std::size_t at) const {
     const V scale = d * T::to_floats(T::widened(scales + kTileRows * b));
     const V minimum = dmin * T::to_floats(T::widened(scales + kTileRows * (kBlocks + b)));
 #pragma GCC unroll 8
@@ -86,11 +118,11 @@ void k_pass(const std::byte* w, const KRows& k, std::size_t row, float* y, std::
   for (int m = 0; m < M; ++m) acc[m] = V::zero();
   std::size_t at = row;
   for (std::size_t s = 0; s < k.x.blocks / kBlocks; ++s) {
-    if (row == 0) prefetch_lead(w, kHead, kPrefetchBytes);
+    if (row == 0) lanes::prefetch_near(w, kHead, kPrefetchBytes);
     const Form<T> block(w);
     w += kHead;
     for (int b = 0; b < kBlocks; ++b, at += k.x.rows, w += kBlock) {
-      if (row == 0) prefetch_lead(w, kBlock, kPrefetchBytes);
+      if (row == 0) lanes::prefetch_near(w, kBlock, kPrefetchBytes);
       block.template add<M>(acc, w, b, k, at);
     }
   }

@@ -40,6 +40,13 @@ struct TableRows {
   const std::int32_t* minima = nullptr;  // [blocks, rows]: the sum of what was taken off in a block; rounded: the block's largest sum
 };
 
+// 16 rows of blocks in file order, and the 16 to be read after them, which are requested from memory meanwhile. A row's scales are among
+// its quants or apart; of K-quants, `scales` is where the row begins, and all else is ignored.
+struct BlockGroup {
+  const std::byte *const *quants, *const *scales, *const *next_quants, *const *next_scales;
+  std::size_t quant_step = 0, scale_step = 0;  // bytes from block to block
+};
+
 // A matrix for dots(): `count` rows of `columns` elements, `stride` elements apart.
 template <class T>
 struct Rows {
@@ -127,6 +134,11 @@ struct KernelSet {
   // acc = fma(float(dot), d_w * d_x, acc) with the exact int32 dot product of a block.
   void (*tiles_q4_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
   void (*tiles_q8_0)(const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
+
+  // The same, and tiles_q4_k(), for one activation row and one group whose rows stand anywhere: 16 sums. Null: not by this set.
+  void (*group_q4_0)(const BlockGroup& rows, Int8Rows x, float* y);
+  void (*group_q8_0)(const BlockGroup& rows, Int8Rows x, float* y);
+  void (*group_q4_k)(const BlockGroup& rows, KRows x, float* y);
 
   // Nibbles as q4_0 has them that name one of `values`: acc = fma(float(dot), d_w * factor * d_x, acc).
   void (*tiles_values)(const ValueTable& values, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);

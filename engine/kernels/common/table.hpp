@@ -1,5 +1,6 @@
 // Builds a target's KernelSet from its T (tiles.hpp), which names its V (lanes.hpp) and its widest register type.
 #pragma once
+#include "engine/kernels/common/block_groups.hpp"
 #include "engine/kernels/common/block_rows.hpp"
 #include "engine/kernels/common/coefficients.hpp"
 #include "engine/kernels/common/half_sums.hpp"
@@ -47,6 +48,11 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.quantise_blocks = lanes::quantise_blocks<V>;
   set.tiles_q4_0 = tiles::multiply<T, tiles::Q4>;
   set.tiles_q8_0 = tiles::multiply<T, tiles::Q8>;
+  if constexpr (tiles::GathersLines<T>) {
+    set.group_q4_0 = tiles::multiply_group<T, tiles::Q4>;
+    set.group_q8_0 = tiles::multiply_group<T, tiles::Q8>;
+    set.group_q4_k = tiles::multiply_group_q4_k<T>;
+  }
   set.tiles_values = tiles::multiply_values<T>;
   set.tiles_q4_k = tiles::multiply_k<T, tiles::Q4K>;
   set.tiles_q6_k = tiles::multiply_k<T, tiles::Q6K>;

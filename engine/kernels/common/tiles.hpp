@@ -47,17 +47,27 @@ template <class T, int M, class Add>
   }
 }
 
+// Of line j of a block that stands in memory; a target has the like for its own T::Lines.
+template <class T>
+[[gnu::always_inline]] inline auto nibbles(const std::byte* lines, int j) {
+  return T::nibbles(lines + 64 * j);
+}
+template <class T>
+[[gnu::always_inline]] inline auto nibbles(const typename T::Lines& lines, int j) {
+  return T::nibbles(lines, j);
+}
+
 template <class T>
 struct Q4 {
   static constexpr std::size_t kBlock = kQ4Block;
   static constexpr std::int32_t kOffset = T::kNibblesOffset;
   static constexpr float factor = 1;
-  template <int M>
-  [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const std::byte* quants, const std::int8_t* x) {
+  template <int M, class Lines>
+  [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const Lines& lines, const std::int8_t* x) {
     add_nibbles<T>(acc, [&](auto& sums) __attribute__((always_inline)) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {
-        const auto w = T::nibbles(quants + 64 * j);
+        const auto w = nibbles<T>(lines, j);
 #pragma GCC unroll 8
         for (int m = 0; m < M; ++m) sums[m] = T::dot(sums[m], w.low, T::four(x + 32 * m + 4 * j));
 #pragma GCC unroll 8
@@ -87,6 +97,20 @@ struct Values {
   }
 };
 
+// One block of a group. `at`: of its first activation row.
+template <class T, template <class> class Form, int M, class Quants>
+[[gnu::always_inline]] inline void add_block(const Form<T>& form, typename T::V scales, const Quants& quants, const Int8Rows& x,
+                                             std::size_t at, typename T::V (&acc)[M]) {
+  using V = typename T::V;
+  typename T::Ints ints[M];
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset / 8 * x.corrections[at + m]);
+  form.dot(ints, quants, x.quants + 32 * at);
+  const V scale = scales * V::all(form.factor);
+#pragma GCC unroll 8
+  for (int m = 0; m < M; ++m) acc[m] = fma(T::to_floats(ints[m]), scale * V::all(x.scales[at + m]), acc[m]);
+}
+
 // One group of rows times activation rows `row` to row + M.
 template <class T, template <class> class Form, int M>
 void pass(const Form<T>& form, const std::byte* w, const Int8Rows& x, std::size_t row, float* y, std::size_t y_stride) {
@@ -95,16 +119,8 @@ void pass(const Form<T>& form, const std::byte* w, const Int8Rows& x, std::size_
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m] = V::zero();
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += Form<T>::kBlock) {
-    if (row == 0) {
-      for (std::size_t line = 0; line < Form<T>::kBlock; line += 64) lanes::prefetch(w + line, kPrefetchBytes);
-    }
-    typename T::Ints ints[M];
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) ints[m] = T::all(Form<T>::kOffset / 8 * x.corrections[at + m]);
-    form.dot(ints, w + 32, x.quants + 32 * at);
-    const V scale = V::load(reinterpret_cast<const Half*>(w)) * V::all(form.factor);
-#pragma GCC unroll 8
-    for (int m = 0; m < M; ++m) acc[m] = fma(T::to_floats(ints[m]), scale * V::all(x.scales[at + m]), acc[m]);
+    if (row == 0) lanes::prefetch_near(w, Form<T>::kBlock, kPrefetchBytes);
+    add_block<T, Form, M>(form, V::load(reinterpret_cast<const Half*>(w)), w + 32, x, at, acc);
   }
 #pragma GCC unroll 8
   for (int m = 0; m < M; ++m) acc[m].store(y + (row + m) * y_stride);

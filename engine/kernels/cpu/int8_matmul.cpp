@@ -146,6 +146,7 @@ class Int8Matmul {
     for (std::uint32_t r = waiting_; r < 2 * kTileRows; ++r) data_[r] = data_[0];  // lanes that nobody reads
     const std::size_t block = block_bytes(w_.format);
     const BlockSteps steps = scales_ != nullptr ? BlockSteps{block, block, 2} : BlockSteps{block - 2, block, block};
+    if (shape_.batch == 1 && multiply_group(steps)) return take(count);
     const std::size_t blocks = shape_.k / block_elements(w_.format);
     const std::size_t row = scales_ != nullptr ? blocks * (block + 2) : row_bytes(w_.format, shape_.k);
     auto* tile = scratch<std::byte>(Scratch::d, kTileRows * row);
@@ -165,6 +166,23 @@ class Int8Matmul {
       interleave(data_, data_ + kTileRows, steps, x_.blocks, tile);
       multiply_units(tile, 1, partial(), kTileRows);
     }
+    take(count);
+  }
+  // One activation row needs no group in memory. False: the set has no such loop for the format.
+  bool multiply_group(BlockSteps steps) {
+    if (set_.group_q4_0 == nullptr) return false;
+    const std::byte *quants[2 * kTileRows], *scales[2 * kTileRows];
+    for (std::uint32_t r = 0; r < 2 * kTileRows; ++r) {
+      quants[r] = data_[r].quants;
+      scales[r] = data_[r].scales;
+    }
+    const BlockGroup rows{quants, scales, quants + kTileRows, scales + kTileRows, steps.quant_step, steps.scale_step};
+    if (w_.format == Format::q4_k) return set_.group_q4_k(rows, k_, partial()), true;
+    if (w_.format == Format::q8_0) return set_.group_q8_0(rows, x_, partial()), true;
+    if (w_.format == Format::q4_0 || w_.format == Format::q4_nibbles) return set_.group_q4_0(rows, x_, partial()), true;
+    return false;
+  }
+  void take(std::uint32_t count) {
     for (std::uint32_t r = 0; r < count; ++r) store(ids_[r], r);
     waiting_ -= count;
     std::copy(ids_ + count, ids_ + count + waiting_, ids_);

@@ -48,14 +48,12 @@ void register_pass(const W& weights, const std::byte* tile, std::size_t quarter,
   const std::size_t lead_bytes = weights.lead_bytes(x.blocks), block = weights.block_bytes(), head = weights.row_scale() ? 0 : 32;
   const bool cached = W::kUnpacked && weights.form.bits != 8;
   const bool first = !cached && row == 0 && quarter == 0;
-  if (first) tiles::prefetch_lead(tile, lead_bytes, tiles::kPrefetchBytes);
+  if (first) lanes::prefetch_near(tile, lead_bytes, tiles::kPrefetchBytes);
   const std::byte* w = tile + lead_bytes;
   float32x4_t acc[Q * M];
   times<Q * M>([&]<int i>() __attribute__((always_inline)) { acc[i] = vdupq_n_f32(0); });
   for (std::size_t b = 0, at = row; b < x.blocks; ++b, at += x.rows, w += block) {
-    if (first) {
-      for (std::size_t line = 0; line < block; line += 64) lanes::prefetch(w + line, tiles::kPrefetchBytes);
-    }
+    if (first) lanes::prefetch_near(w, block, tiles::kPrefetchBytes);
     int32x4_t sums[Q * M];
     times<Q * M>([&]<int i>() __attribute__((always_inline)) {
       sums[i] = W::kZeroPoints ? vdupq_n_s32(kStart) : S::template rows<i % M>(x.corrections + S::kCopies * at);

@@ -134,6 +134,41 @@ struct Target {
     const __m256i b = _mm256_set_m128i(_mm_unpackhi_epi16(high01, high23), _mm_unpacklo_epi16(high01, high23));
     return halves(a, b);
   }
+  // Lane l of a half gets four of its rows, one from each of four registers, so that 4 x 4 words change places within lanes alone.
+  struct Lines {
+    Nibbles line[4];
+  };
+  static Lines lines(const std::byte* const* rows, std::size_t at) {
+    Lines out;
+    const auto half = [&](const std::byte* const* eight, __m256i Nibbles::* part) __attribute__((always_inline)) {
+      const auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(eight[i] + at)); };
+      const auto pair = [&](int i) { return _mm256_inserti128_si256(_mm256_castsi128_si256(load(i)), load(4 + i), 1); };
+      const __m256i v0 = pair(0), v1 = pair(1), v2 = pair(2), v3 = pair(3);
+      const __m256i low01 = _mm256_unpacklo_epi32(v0, v1), high01 = _mm256_unpackhi_epi32(v0, v1);
+      const __m256i low23 = _mm256_unpacklo_epi32(v2, v3), high23 = _mm256_unpackhi_epi32(v2, v3);
+      out.line[0].*part = _mm256_unpacklo_epi64(low01, low23);
+      out.line[1].*part = _mm256_unpackhi_epi64(low01, low23);
+      out.line[2].*part = _mm256_unpacklo_epi64(high01, high23);
+      out.line[3].*part = _mm256_unpackhi_epi64(high01, high23);
+    };
+    half(rows, &Nibbles::a);
+    half(rows + 8, &Nibbles::b);
+    return out;
+  }
+  static NibblePair nibbles(const Lines& lines, int j) { return halves(lines.line[j].a, lines.line[j].b); }
+  static Vector halves(const std::byte* const* rows, std::size_t at) {
+    __m256 eight[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const auto half = [&](int r) {
+        Half bits;
+        __builtin_memcpy(&bits, rows[8 * i + r] + at, sizeof bits);
+        return static_cast<std::int16_t>(bits);
+      };
+      eight[i] = _mm256_cvtph_ps(_mm_set_epi16(half(7), half(6), half(5), half(4), half(3), half(2), half(1), half(0)));
+    }
+    return {eight[0], eight[1]};
+  }
   static __m256i four(const std::int8_t* x) {
     std::int32_t bits;
     __builtin_memcpy(&bits, x, 4);

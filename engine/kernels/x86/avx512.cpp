@@ -89,7 +89,11 @@ struct Target {
 
   static Ints all(std::int32_t x) { return _mm512_set1_epi32(x); }
   static Quants quants(const std::byte* p) { return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128)); }
-  static NibblePair nibbles(const std::byte* p) { return halves(_mm512_loadu_si512(p)); }
+  static NibblePair nibbles(const std::byte* p) {
+    __m512i both = _mm512_loadu_si512(p);
+    asm("" : "+v"(both));  // else g++ 12 loads it for each half
+    return halves(both);
+  }
   static NibblePair nibbles(const std::byte* const* rows, std::size_t at) {
     const auto load = [&](int i) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[i] + at)); };
     __m512i v = _mm512_inserti32x4(_mm512_castsi128_si512(load(0)), load(1), 1);
@@ -98,6 +102,37 @@ struct Target {
     v = _mm512_permutexvar_epi32(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
     const __m128i columns = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return halves(_mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(columns)));
+  }
+  // Lane l gets rows 4 l to 4 l + 3, one from each of four registers, so that 4 x 4 words change places within lanes alone.
+  struct Lines {
+    __m512i line[4];
+  };
+  static Lines lines(const std::byte* const* rows, std::size_t at) {
+    __m512i v[4];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const auto load = [&](int l) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[4 * l + i] + at)); };
+      v[i] = _mm512_inserti32x4(_mm512_castsi128_si512(load(0)), load(1), 1);
+      v[i] = _mm512_inserti32x4(_mm512_inserti32x4(v[i], load(2), 2), load(3), 3);
+    }
+    const __m512i low01 = _mm512_unpacklo_epi32(v[0], v[1]), high01 = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i low23 = _mm512_unpacklo_epi32(v[2], v[3]), high23 = _mm512_unpackhi_epi32(v[2], v[3]);
+    return {{_mm512_unpacklo_epi64(low01, low23), _mm512_unpackhi_epi64(low01, low23), _mm512_unpacklo_epi64(high01, high23),
+             _mm512_unpackhi_epi64(high01, high23)}};
+  }
+  static NibblePair nibbles(const Lines& lines, int j) { return halves(lines.line[j]); }
+  static Vector halves(const std::byte* const* rows, std::size_t at) {
+    __m128i eight[2];
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; ++i) {
+      const auto half = [&](int r) {
+        Half bits;
+        __builtin_memcpy(&bits, rows[8 * i + r] + at, sizeof bits);
+        return static_cast<std::int16_t>(bits);
+      };
+      eight[i] = _mm_set_epi16(half(7), half(6), half(5), half(4), half(3), half(2), half(1), half(0));
+    }
+    return {_mm512_cvtph_ps(_mm256_set_m128i(eight[1], eight[0]))};
   }
   static NibblePair halves(__m512i both) {
     const __m512i mask = _mm512_set1_epi8(15);

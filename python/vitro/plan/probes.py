@@ -32,11 +32,16 @@ class Curve:
         return max(0.0, y0 + (y1 - y0) * (rows - x0) / (x1 - x0))
 
 
+def _call_by_call(device):
+    """The device on which each call is simulated by itself, whatever the run does that is planned."""
+    return device | {"cpu": device["cpu"] | {"calls": "each"}} if device and "cpu" in device else device
+
+
 class Bench:
     """Probes of one machine. Every number is asked for once."""
 
     def __init__(self, *, machine, device, file=None):
-        self.base = {"machine": machine} | ({"device": device} if machine == "sim" else {})
+        self.base = {"machine": machine} | ({"device": _call_by_call(device)} if machine == "sim" else {})
         self.machine, self.file, self.asked = machine, file, {}
 
     def ask(self, kind, **args):

@@ -76,7 +76,7 @@ class PlanTest : public testing::Test {
 TEST_F(PlanTest, how_a_device_is_simulated_makes_it_another_one_only_if_results_differ) {
   const auto of = [](const std::string& cpu) { return device_fingerprint(parse_yaml("{name: phone, cpu: {" + cpu + "}, ufs: {}}", "d")); };
   EXPECT_EQ(of("bandwidth: 9 GB/s, phases: each"), of("bandwidth: 9 GB/s"));
-  EXPECT_NE(of("bandwidth: 9 GB/s, calls: together"), of("bandwidth: 9 GB/s"));
+  EXPECT_NE(of("bandwidth: 9 GB/s, calls: each"), of("bandwidth: 9 GB/s"));
 }
 
 TEST_F(PlanTest, a_run_takes_what_the_plan_chose) {

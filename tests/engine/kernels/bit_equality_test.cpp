@@ -89,6 +89,19 @@ TEST(BitEquality, every_matmul_format_with_long_rows_and_batches) {
   }
 }
 
+// Of one activation row, sets may multiply 16 rows in places without a copy of them.
+TEST(BitEquality, one_activation_row_with_every_number_of_rows_in_places) {
+  Rng rng(14);
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::q4_k}) {
+    for (std::uint32_t rows = 1; rows <= 49; ++rows) {
+      const std::uint32_t columns = format == Format::q4_k ? 512 : 32 * (1 + static_cast<std::uint32_t>(rng.below(20)));
+      const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8, {rows, columns, 1});
+      expect_equal_bits(call, std::string(to_string(format)) + " " + std::to_string(rows));
+      expect_equal_bits(placed(rng, call), std::string(to_string(format)) + " in places, " + std::to_string(rows));
+    }
+  }
+}
+
 // Rows of a matrix do not depend on how many of them, or how many batch rows, are computed in one call.
 TEST(BitEquality, slices_and_batches_do_not_change_a_row) {
   Rng rng(9);

@@ -13,7 +13,8 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
     : capacity_(capacity),
       staging_(staging),
       free_count_(capacity + staging),
-      blocks_(blocks),
+      slots_(blocks, kNone),
+      pins_(blocks),
       free_(capacity + staging),
       hot_(blocks),
       half_(blocks),
@@ -38,8 +39,12 @@ void NeuronCache::give_back(std::uint32_t slot) {
 
 void NeuronCache::unpin_all() {
   eviction_->next_layer();
+  next_epoch();
+}
+
+void NeuronCache::next_epoch() {
   if (++epoch_ != 0) return;
-  for (Place& place : blocks_) place.pinned = 0;
+  std::ranges::fill(pins_, 0);
   epoch_ = 1;
 }
 
@@ -84,7 +89,7 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
     drop(*victim);
   }
   eviction_->insert(block);
-  blocks_[block].slot = slot;
+  slots_[block] = slot;
   ++size_;
   pin(block);
   return admission;
@@ -109,7 +114,7 @@ std::optional<std::uint32_t> NeuronCache::last_cold(const std::function<bool(std
 
 std::vector<std::uint32_t> NeuronCache::resident_blocks() const {
   std::vector<std::uint32_t> blocks;
-  for (std::uint32_t block = 0; block < blocks_.size(); ++block) {
+  for (std::uint32_t block = 0; block < slots_.size(); ++block) {
     if (resident(block)) blocks.push_back(block);
   }
   return blocks;
@@ -124,14 +129,14 @@ std::vector<std::uint32_t> NeuronCache::next_token() {
 void NeuronCache::clear() {
   for (std::uint32_t block = 0; block < blocks(); ++block) {
     if (resident(block) && !hot_[block]) eviction_->erase(block);
-    blocks_[block].slot = kNone;
+    slots_[block] = kNone;
   }
   hot_.assign(blocks(), false);
   half_.assign(blocks(), false);
   hot_size_ = halves_ = size_ = 0;
   free_ = SlotSet(slots());
   free_count_ = slots();
-  ++epoch_;
+  next_epoch();
 }
 
 void NeuronCache::leave(std::uint32_t block) {
@@ -146,7 +151,7 @@ void NeuronCache::drop(std::uint32_t block) {
 }
 
 void NeuronCache::vacate(std::uint32_t block) {
-  give_back(std::exchange(blocks_[block].slot, kNone));
+  give_back(std::exchange(slots_[block], kNone));
   set_half(block, false);
   --size_;
 }

@@ -23,15 +23,15 @@ class NeuronCache {
   NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint32_t staging, std::string_view eviction, double window = 0,
               std::uint32_t layers = 1, AdmissionRule admission = AdmissionRule::rule);
 
-  std::uint32_t slot_of(std::uint32_t block) const { return blocks_[block].slot; }  // kNone: not resident
-  bool resident(std::uint32_t block) const { return blocks_[block].slot != kNone; }
+  std::uint32_t slot_of(std::uint32_t block) const { return slots_[block]; }  // kNone: not resident
+  bool resident(std::uint32_t block) const { return slots_[block] != kNone; }
   std::vector<std::uint32_t> resident_blocks() const;  // ascending
   std::uint32_t capacity() const { return capacity_; }
-  std::uint32_t blocks() const { return static_cast<std::uint32_t>(blocks_.size()); }
+  std::uint32_t blocks() const { return static_cast<std::uint32_t>(slots_.size()); }
   std::uint32_t size() const { return size_; }
   std::uint32_t slots() const { return capacity_ + staging_; }
   // Every block has its slot for good: nothing will ever be looked for, or go for another.
-  bool holds_all() const { return size_ == blocks_.size(); }
+  bool holds_all() const { return size_ == slots_.size(); }
   std::uint32_t free_slots() const { return free_count_; }
 
   // A slot for a block on its way, the lowest free one at or behind `from` and else the lowest: blocks that are read
@@ -40,11 +40,10 @@ class NeuronCache {
   void give_back(std::uint32_t slot);
 
   // Pins last until the next unpin_all(): what a layer plans to use is not evicted under it.
-  void pin(std::uint32_t block) { blocks_[block].pinned = epoch_; }
+  void pin(std::uint32_t block) { pins_[block] = epoch_; }
   bool pin_resident(std::uint32_t block) {  // false: it is not resident
-    Place& place = blocks_[block];
-    if (place.slot == kNone) return false;
-    place.pinned = epoch_;
+    if (slots_[block] == kNone) return false;
+    pins_[block] = epoch_;
     return true;
   }
   // Pins blocks first + each of `numbers` and writes them to `into`. A pin of a block that is not resident counts when it is admitted.
@@ -93,31 +92,31 @@ class NeuronCache {
   template <bool halves>
   [[gnu::noinline]] std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into,
                                          std::uint32_t* apart) {
-    const std::uint32_t epoch = epoch_;
-    Place* const places = blocks_.data() + first;
+    const std::uint8_t epoch = epoch_;
+    const std::uint32_t* const slots = slots_.data() + first;
+    std::uint8_t* const pins = pins_.data() + first;
     std::size_t found = 0;
     for (std::size_t i = 0, count = numbers.size(); i < count; ++i) {
       const std::uint32_t number = numbers[i];
-      const bool whole = places[number].slot != kNone && !(halves && half_[first + number]);  // before stores that might alias it
-      places[number].pinned = epoch;
+      const bool whole = slots[number] != kNone && !(halves && half_[first + number]);  // before stores that might alias it
+      pins[number] = epoch;
       into[i] = first + number;
       if (!whole) [[unlikely]]
         apart[found++] = static_cast<std::uint32_t>(i);
     }
     return found;
   }
+  void next_epoch();  // nothing is pinned any more
   void drop(std::uint32_t block);
   void vacate(std::uint32_t block);
-  bool pinned(std::uint32_t block) const { return blocks_[block].pinned == epoch_; }
+  bool pinned(std::uint32_t block) const { return pins_[block] == epoch_; }
   std::optional<std::uint32_t> last_cold(const std::function<bool(std::uint32_t)>& held) const;
 
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
-  struct Place {  // what is looked at together lies together
-    std::uint32_t slot = kNone;
-    std::uint32_t pinned = 0;  // epoch of the last pin
-  };
-  std::vector<Place> blocks_;
-  std::uint32_t epoch_ = 1;
+  // By block, and as small as they can be: a token looks at one of ten in each FFN, so the caches hold what lies between, too.
+  std::vector<std::uint32_t> slots_;
+  std::vector<std::uint8_t> pins_;  // epoch of the last pin; bytes, since bits would have to be read before they are set
+  std::uint8_t epoch_ = 1;
   SlotSet free_;
   std::vector<bool> hot_, half_;  // by block
   std::uint32_t hot_size_ = 0, halves_ = 0;

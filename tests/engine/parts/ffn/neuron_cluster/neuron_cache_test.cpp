@@ -170,6 +170,21 @@ TEST(NeuronCache, several_are_pinned_and_those_that_are_not_there_as_a_whole_are
   EXPECT_FALSE(cache.admit(8, cache.take_slot()).stays) << "and so is the newcomer";
 }
 
+// However many layers ago it was: the numbers that tell them apart come round.
+TEST(NeuronCache, a_pin_does_not_come_back) {
+  for (const int layers : {1, 2, 254, 255, 256, 257, 510, 511}) {
+    SCOPED_TRACE(layers);
+    NeuronCache cache(3, 1, 1, "lru");
+    cache.admit(0, cache.take_slot());
+    for (int i = 0; i < layers; ++i) cache.unpin_all();
+    EXPECT_EQ(cache.admit(1, cache.take_slot()).evicted, 0u);
+    for (int i = 0; i < layers; ++i) cache.clear();
+    cache.admit(2, cache.take_slot());
+    cache.unpin_all();
+    EXPECT_EQ(cache.admit(1, cache.take_slot()).evicted, 2u) << "what was pinned before it was cleared is not";
+  }
+}
+
 TEST(NeuronCache, a_half_block_that_goes_leaves_no_half_behind) {
   NeuronCache cache(3, 1, 1, "lru");
   cache.admit(0, cache.take_slot());
