@@ -84,7 +84,7 @@ void FlowCore::submit(const Work& work, Callback done) {
 
 Picoseconds FlowCore::add_to_piece(const Work& call) {
   VITRO_CHECK(!busy_, "a core runs one piece at a time");
-  if (std::exchange(piece_begun_, false)) {
+  if (std::exchange(piece_submitted_, false)) {
     parts_.clear();
     computed_ = Picoseconds(0);
     traffic_ = {.port = port_};
@@ -102,8 +102,8 @@ Picoseconds FlowCore::add_to_piece(const Work& call) {
 }
 
 void FlowCore::submit_piece(Callback done) {
-  VITRO_CHECK(!piece_begun_, "an empty piece was submitted");
-  piece_begun_ = true;
+  VITRO_CHECK(!piece_submitted_, "an empty piece was submitted");
+  piece_submitted_ = true;
   done_ = done;
   start();
 }

@@ -59,7 +59,7 @@ class FlowCore final : public ComputeModel, public PieceModel {
   bool busy_ = false;
   DramRequest traffic_;
   std::vector<Part> parts_;
-  bool piece_begun_ = true;  // parts_ are of one that was submitted
+  bool piece_submitted_ = true;  // the next call that is added begins another
   Picoseconds computed_{0};
   Picoseconds stolen_{0};  // by system work, still to be added to the call in progress
   Callback done_;

@@ -3,7 +3,7 @@
 // has
 //   Lines, lines(const std::byte* const* rows, std::size_t at): 16 bytes at `at` of each of 16 rows, as four lines of 16 rows x 4 bytes
 //   nibbles(Lines, int line) -> {low, high}
-//   halves(const std::byte* const* rows, std::size_t at) -> V: a binary16 of each
+//   scales(const std::byte* const* rows, std::size_t at) -> V: a binary16 of each
 #pragma once
 #include "engine/kernels/common/k_tiles.hpp"
 #include "engine/quant/transpose.hpp"
@@ -30,7 +30,7 @@ void multiply_group(const BlockGroup& rows, Int8Rows x, float* y) {
     const std::size_t at = b * rows.quant_step, scales_at = b * rows.scale_step;
     request(rows.next_quants, at, rows.quant_step);
     if (rows.scale_step != rows.quant_step) request(rows.next_scales, scales_at, rows.scale_step);
-    const V scales = T::halves(rows.scales, scales_at);
+    const V scales = T::scales(rows.scales, scales_at);
     if constexpr (Form<T>::kBlock == kQ4Block) {
       add_block<T, Form, 1>(form, scales, T::lines(rows.quants, at), x, b, acc);
     } else {
@@ -65,7 +65,7 @@ void multiply_group_q4_k(const BlockGroup& rows, KRows k, float* y) {
       transpose_bytes(unit);
       __builtin_memcpy(scales + kLine * i, unit, sizeof unit);
     }
-    const Q4K<T> block(T::halves(rows.scales, begin), T::halves(rows.scales, begin + sizeof(Half)), scales);
+    const Q4K<T> block(T::scales(rows.scales, begin), T::scales(rows.scales, begin + sizeof(Half)), scales);
     for (int b = 0; b < kBlocks; b += 2, at += 2) {
       const std::size_t from = begin + kNibbles + 16 * static_cast<std::size_t>(b);
       block.add_pair(acc, T::lines(rows.scales, from), T::lines(rows.scales, from + 16), b, k, at);

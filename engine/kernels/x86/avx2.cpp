@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "engine/kernels/common/table.hpp"
+#include "engine/kernels/x86/row_scales.hpp"
 #include "engine/kernels/x86/sets.hpp"
 
 namespace vitro {
@@ -156,18 +157,8 @@ struct Target {
     return out;
   }
   static NibblePair nibbles(const Lines& lines, int j) { return halves(lines.line[j].a, lines.line[j].b); }
-  static Vector halves(const std::byte* const* rows, std::size_t at) {
-    __m256 eight[2];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      const auto half = [&](int r) {
-        Half bits;
-        __builtin_memcpy(&bits, rows[8 * i + r] + at, sizeof bits);
-        return static_cast<std::int16_t>(bits);
-      };
-      eight[i] = _mm256_cvtph_ps(_mm_set_epi16(half(7), half(6), half(5), half(4), half(3), half(2), half(1), half(0)));
-    }
-    return {eight[0], eight[1]};
+  static Vector scales(const std::byte* const* rows, std::size_t at) {
+    return {_mm256_cvtph_ps(eight_scales(rows, at)), _mm256_cvtph_ps(eight_scales(rows + 8, at))};
   }
   static __m256i four(const std::int8_t* x) {
     std::int32_t bits;

@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "engine/kernels/common/table.hpp"
+#include "engine/kernels/x86/row_scales.hpp"
 #include "engine/kernels/x86/sets.hpp"
 
 namespace vitro {
@@ -121,18 +122,8 @@ struct Target {
              _mm512_unpackhi_epi64(high01, high23)}};
   }
   static NibblePair nibbles(const Lines& lines, int j) { return halves(lines.line[j]); }
-  static Vector halves(const std::byte* const* rows, std::size_t at) {
-    __m128i eight[2];
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) {
-      const auto half = [&](int r) {
-        Half bits;
-        __builtin_memcpy(&bits, rows[8 * i + r] + at, sizeof bits);
-        return static_cast<std::int16_t>(bits);
-      };
-      eight[i] = _mm_set_epi16(half(7), half(6), half(5), half(4), half(3), half(2), half(1), half(0));
-    }
-    return {_mm512_cvtph_ps(_mm256_set_m128i(eight[1], eight[0]))};
+  static Vector scales(const std::byte* const* rows, std::size_t at) {
+    return {_mm512_cvtph_ps(_mm256_set_m128i(eight_scales(rows + 8, at), eight_scales(rows, at)))};
   }
   static NibblePair halves(__m512i both) {
     const __m512i mask = _mm512_set1_epi8(15);

@@ -98,6 +98,10 @@ TEST(BitEquality, one_activation_row_with_every_number_of_rows_in_places) {
       const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8, {rows, columns, 1});
       expect_equal_bits(call, std::string(to_string(format)) + " " + std::to_string(rows));
       expect_equal_bits(placed(rng, call), std::string(to_string(format)) + " in places, " + std::to_string(rows));
+      if (format != Format::q4_0) continue;
+      const KernelCall apart = with_scales_apart(call);
+      EXPECT_EQ(answer(kernel_set("auto"), apart).bytes, answer(kernel_set("auto"), call).bytes) << rows;
+      expect_equal_bits(placed(rng, apart), "scales apart, in places, " + std::to_string(rows));
     }
   }
 }

@@ -113,7 +113,7 @@ class NeuronCache {
   std::optional<std::uint32_t> last_cold(const std::function<bool(std::uint32_t)>& held) const;
 
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
-  // By block, and as small as they can be: a token looks at one of ten in each FFN, so the caches hold what lies between, too.
+  // By block, and as small as they can be: a token looks at a few blocks of every cache line, and the line has what lies between, too.
   std::vector<std::uint32_t> slots_;
   std::vector<std::uint8_t> pins_;  // epoch of the last pin; bytes, since bits would have to be read before they are set
   std::uint8_t epoch_ = 1;
