@@ -86,6 +86,16 @@ void compute_nothing_on_shapes(Node& root) {
   root.set("engine", std::move(drawn));
 }
 
+// Of the fastest cores: the first cluster's, or the default of hw_models/cpu/core_costs.cpp.
+std::string kernel_set_of(const Node& device) {
+  const Node* clusters = device.find_path("cpu.clusters");
+  if (clusters == nullptr || !clusters->is_list() || clusters->items().empty()) return "neon-i8mm";
+  const Node* set = clusters->items().front().find("kernel_set");
+  if (set == nullptr) return "neon-i8mm";
+  const Node* value = set->is_map() ? set->find("value") : set;
+  return value != nullptr && value->is_scalar() ? value->text() : "neon-i8mm";
+}
+
 }  // namespace
 
 Experiment read_experiment(const Node& given) {
@@ -111,6 +121,7 @@ Experiment read_experiment(const Node& given) {
   // The model's own; engine.profile replaces it.
   if (of_model) experiment.profile = read_profile(model.child("profile"));
   experiment.engine = read_engine(engine, experiment.profile, of_model);
+  if (experiment.machine == "sim") experiment.engine.products.simulated_set = kernel_set_of(experiment.device);
   Reader workload = reader.child("workload");
   experiment.workload = read_workload(workload, experiment.engine.numerics(), experiment.engine.lora.names());
   // `seed` at the top is the workload's: sweeps over seeds read better so.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/rng.hpp"
+#include "engine/kernels/code_methods.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/parts/register_parts.hpp"
 #include "engine/quant/blocks.hpp"
@@ -21,8 +22,12 @@ constexpr std::uint64_t kPromptStream = 0x70726f6d7074;
 // Of matrices that can lie for look-ups and for dot products: the one that this engine wants. Accelerators lay rows out themselves.
 Layout layout_for(const EngineConfig& engine, Format format) {
   if (engine.products.matmul == variant::kInt8Tables) return Layout::lut;
-  const bool cores = engine.placement.unit.empty() && std::ranges::all_of(engine.placement.units, is_core_name);
-  if (engine.products.codes == CodeMatmul::automatic) return format.is_group() && cores ? Layout::lut : Layout::tiled;
+  if (engine.products.codes == CodeMatmul::automatic) {
+    const bool cores = engine.placement.unit.empty() && std::ranges::all_of(engine.placement.units, is_core_name);
+    const std::string& simulated = engine.products.simulated_set;
+    const std::string& set = simulated.empty() ? engine.products.isa : simulated;
+    return format.is_group() && cores && looks_up_faster(set, format.bits) ? Layout::lut : Layout::tiled;
+  }
   return engine.products.codes == CodeMatmul::look_up ? Layout::lut : Layout::tiled;
 }
 

@@ -29,7 +29,7 @@ class Bench {
   std::vector<BenchRow> run() {
     memory_bound("matvec q4_0", {Format::q4_0, Layout::tiled, variant::kInt8});
     memory_bound("matvec q8_0", {Format::q8_0, Layout::tiled, variant::kInt8});
-    for (const Format format : {Format::q4_k, Format::q6_k, Format::w4_outliers}) {
+    for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::w4_outliers}) {
       const Subject subject{format, Layout::tiled, variant::kInt8};
       const std::string name = "matvec " + std::string(to_string(format));
       memory_bound(name, subject);
@@ -58,11 +58,13 @@ class Bench {
     memory_bound("neurons: accumulate q4_0, int8", {Format::q4_0, Layout::rows, variant::kInt8, true, ops::Accumulate{}});
     compute_bound("matmul q4_0", {Format::q4_0, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul q4_k", {Format::q4_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
+    compute_bound("matmul q5_k", {Format::q5_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul q6_k", {Format::q6_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
-    for (const Layout layout : {Layout::lut, Layout::tiled}) {
-      const std::string kind = layout == Layout::lut ? " look-up layout" : " dot layout";
-      compute_bound("matmul w2g64z" + kind, {Format::w(2, 64, 'z'), layout, variant::kInt8}, function_.set().int8_macs);
-      compute_bound("matmul w4g64z" + kind, {Format::w(4, 64, 'z'), layout, variant::kInt8}, function_.set().int8_macs);
+    for (std::uint32_t bits = 1; bits <= 4; ++bits) {
+      const Format format = Format::w(bits, 64, 'z');
+      const std::string name = "matmul " + std::string(to_string(format));
+      compute_bound(name + " look-up layout", {format, Layout::lut, variant::kInt8}, function_.set().int8_macs);
+      compute_bound(name + " dot layout", {format, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     }
     compute_bound("matmul f16", {Format::f16, Layout::rows, variant::kFloat}, function_.set().float_macs);
     for (const auto& [name, format] : {std::pair{"f16", Format::f16}, std::pair{"f32", Format::f32}}) {

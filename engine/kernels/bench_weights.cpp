@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/rng.hpp"
+#include "engine/quant/k_tiles.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro {
@@ -22,10 +23,17 @@ Lease huge_lease(Bytes size) {
   }));
 }
 
-// Weights of a format that is read and not made: bytes of all kinds, and scales of one size.
-static void fill_q6_k(Rng& rng, std::byte* row, std::size_t bytes) {
+// Weights of a K-quant, also of those that are read and not made: bytes of all kinds, and scales of one size.
+static void fill_k_quant(Format format, Rng& rng, std::byte* row, std::size_t bytes) {
   for (std::size_t b = 0; b < bytes; ++b) row[b] = static_cast<std::byte>(rng.next());
-  for (std::size_t d = 209; d < bytes; d += 210) row[d] = std::byte{0x10};
+  const std::size_t block = block_bytes(format);
+  for (std::size_t at = 0; at < bytes; at += block) {
+    if (has_minima(format)) {
+      row[at + 1] = row[at + 3] = std::byte{0x10};
+    } else {
+      row[at + block - 1] = std::byte{0x10};
+    }
+  }
 }
 
 View BenchWeights::copy(std::size_t i) const {
@@ -54,8 +62,8 @@ BenchWeights make_bench_weights(Format format, Layout layout, std::uint32_t rows
       continue;
     }
     for (std::uint32_t r = 0; r < kTileRows; ++r) {
-      if (format == Format::q6_k) {
-        fill_q6_k(rng, &group[r * row_bytes(format, columns)], row_bytes(format, columns));
+      if (has_k_tiles(format)) {
+        fill_k_quant(format, rng, &group[r * row_bytes(format, columns)], row_bytes(format, columns));
         continue;
       }
       for (float& w : row) w = static_cast<float>(rng.uniform() - 0.5);

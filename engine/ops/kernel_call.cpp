@@ -2,7 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 namespace vitro {
+
+std::uint32_t number_activations() {
+  static std::atomic<std::uint32_t> last{0};
+  const std::uint32_t number = ++last;
+  return number != 0 ? number : ++last;
+}
 
 std::string_view to_string(Method method) {
   switch (method) {

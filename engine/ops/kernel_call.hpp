@@ -51,6 +51,9 @@ struct KernelCall {
   VariantId variant{};
   std::int16_t layer = -1;
   std::int16_t expert = -1;
+  // matmul: a number for what its activations hold; products with the same one have the same activations, bit for bit. 0: none.
+  std::uint32_t activations = 0;
+  bool quantised_before = false;  // an earlier product on this unit had them, in the same contract: variant::kInt8 keeps what it made
   Method method = Method::automatic;  // matmul, precompute
   Slice slice;
   IndexList rows;  // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all
@@ -72,6 +75,9 @@ struct KernelCall {
     return std::get<T>(op);
   }
 };
+
+// A number for KernelCall::activations that no activations of this process have yet.
+std::uint32_t number_activations();
 
 // Pure: bytes by placement, arithmetic and memory runs that a call needs. Tested against the reference kernels' tallies.
 struct WorkCounts {

@@ -29,6 +29,8 @@ void Matmul::check(const Checker& check) const {
   }
 }
 
+static bool quantises(const KernelCall& call) { return call.variant != variant::kInt8 || !call.quantised_before; }
+
 void Matmul::count(Counter& c) const {
   const View &w = c.in(0), &x = c.in(1);
   const std::uint64_t k = w.shape[1], batch = x.shape[0], rows = c.weight_rows();
@@ -41,7 +43,7 @@ void Matmul::count(Counter& c) const {
   c.write_floats(rows * batch);
   c.counts.macs = rows * k * batch;
   if (id == variant::kInt8 || id == variant::kInt8Tables || id == variant::kInt16Tables || id == variant::kInt8Rows) {
-    c.counts.conversions = k * batch;
+    c.counts.conversions = quantises(c.call) ? k * batch : 0;
   } else if (w.format != Format::f32) {
     c.counts.conversions = rows * k;
   }
@@ -52,7 +54,7 @@ void Matmul::reference(Reference& r) const {
   Eigen::MatrixXd x(k, batch);
   for (std::size_t b = 0; b < batch; ++b) x.col(static_cast<Eigen::Index>(b)) = r.read(r.in(1), b * k, k);
   const bool int8 = r.call().variant == variant::kInt8;
-  if (int8) r.tally().conversions += k * batch;
+  if (int8 && quantises(r.call())) r.tally().conversions += k * batch;
   r.for_each_weight_row([&](std::size_t row, const Vector& w) {
     if (!int8 && r.in(0).format != Format::f32) r.tally().conversions += k;
     const View* biases = bias_of(r.call());

@@ -12,7 +12,7 @@ namespace vitro {
 
 // How products of matrices of integer codes are made, in the int8 contract: the same bits either way (docs/design/lut-kernels.md).
 enum class CodeMatmul : std::uint8_t {
-  automatic,  // look-ups for group formats, dot products for q4_0
+  automatic,  // what is faster for a group format on these cores, dot products for q4_0
   look_up,    // look-ups for every format that has them
   dot,        // dot products alone
 };
@@ -30,7 +30,7 @@ inline constexpr VariantId kFloat{1};
 // integer dot products are exact, and a row adds its blocks in ascending order: acc = fma(float(dot), d_w * d_x, acc).
 // Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in
 // every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows. K-quants, by 32 activations: q6_k
-// adds dots of 16 columns, with d_w = d sc; q4_k first adds acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then its dot.
+// adds dots of 16 columns, with d_w = d sc; q4_k and q5_k first add acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then the dot.
 // w4_outliers: blocks of nibbles with d_w = d, then the row's outliers in their order with activations as they are: acc = fma(e v, x, acc).
 inline constexpr VariantId kInt8{2};
 

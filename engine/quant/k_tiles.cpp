@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "engine/base/check.hpp"
 #include "engine/quant/transpose.hpp"
@@ -9,20 +10,23 @@
 namespace vitro {
 namespace {
 
-constexpr std::size_t kNibbles = 128, kPairs = 64;                         // bytes of a row's block
+constexpr std::size_t kNibbles = 128;                                      // bytes of a row's block
 constexpr std::size_t kUnit = 4, kLine = kTileRows * kUnit, kChunk = 16;   // of a row in a line; a line; of a row in four lines
-constexpr std::size_t kChunkNibbles = 4 * kLine, kChunkPairs = 2 * kLine;  // bytes of 32 columns of a group
+constexpr std::size_t kChunks = kNibbles / kChunk, kChunkNibbles = 4 * kLine;  // of 32 columns; bytes of one in a group
 
 // Where the parts of a block of 16 rows stand in the file and in a group.
 struct Parts {
   std::size_t halves[2], half_count;  // in the file: binary16 values
   std::size_t scales, scale_bytes;    // in the file
-  std::size_t nibbles, pairs;         // in the file
-  bool has_pairs;
+  std::size_t nibbles, high;          // in the file: the low four bits of each weight, and the others
+  std::size_t high_bits;              // of a weight: 0, 1 or 2
   std::size_t head() const { return kTileRows * (2 * half_count + scale_bytes); }  // before the first chunk of a group
-  std::size_t chunk() const { return kChunkNibbles + (has_pairs ? kChunkPairs : 0); }
+  std::size_t chunk() const { return kChunkNibbles + high_bits * kLine; }
+  std::size_t high_bytes() const { return high_bits * 32; }
+  bool in_halves() const { return high_bits == 2; }  // of 128 columns, whose quarters share bytes; else 64 columns share 32 bytes
 };
-constexpr Parts kQ4K{{0, 2}, 2, 4, 12, 16, 0, false}, kQ6K{{208, 0}, 1, 192, 16, 0, kNibbles, true};
+constexpr Parts kQ4K{{0, 2}, 2, 4, 12, 16, 0, 0}, kQ5K{{0, 2}, 2, 4, 12, 48, 16, 1}, kQ6K{{208, 0}, 1, 192, 16, 0, kNibbles, 2};
+constexpr std::size_t kMostHigh = 64;
 
 // A run of 32 bytes in the file holds two times 32 columns: where it begins, and where its low and high nibbles' columns do in chunks.
 struct Run {
@@ -30,7 +34,7 @@ struct Run {
 };
 template <const Parts& kParts>
 Run run_of(std::size_t i) {
-  if (!kParts.has_pairs) return {32 * i, 32 * i, 32 * i + kChunk};
+  if (!kParts.in_halves()) return {32 * i, 32 * i, 32 * i + kChunk};
   return {32 * i, 64 * (i / 2) + kChunk * (i % 2), 64 * (i / 2) + 32 + kChunk * (i % 2)};
 }
 
@@ -56,6 +60,25 @@ void exchange_pairs(const std::byte* from, std::byte* to) {
   std::memcpy(to, out, sizeof out);
 }
 
+// Single bits of a block: bit g of byte 4 j + i has column 4 j + i of the g-th 32; then bit j of byte 4 g + i has it. The way back is the
+// same.
+void exchange_bits(const std::byte* from, std::byte* to) {
+  for (std::size_t i = 0; i < 4; ++i) {
+    std::uint64_t x = 0;
+    for (std::size_t j = 0; j < 8; ++j) x |= std::to_integer<std::uint64_t>(from[4 * j + i]) << 8 * j;
+    for (const auto& [shift, mask] : {std::pair{7, 0x00aa00aa00aa00aau}, {14, 0x0000cccc0000ccccu}, {28, 0x00000000f0f0f0f0u}}) {
+      const std::uint64_t differ = (x ^ x >> shift) & mask;  // an 8 x 8 matrix of bits is transposed in blocks of 1, 2 and 4
+      x ^= differ ^ differ << shift;
+    }
+    for (std::size_t j = 0; j < 8; ++j) to[4 * j + i] = static_cast<std::byte>(x >> 8 * j);
+  }
+}
+template <const Parts& kParts>
+void exchange_high(const std::byte* from, std::byte* to) {
+  if constexpr (kParts.high_bits == 1) exchange_bits(from, to);
+  for (std::size_t half = 0; kParts.in_halves() && half < kParts.high_bytes(); half += 32) exchange_pairs(from + half, to + half);
+}
+
 // 16 bytes of each row, `stride` apart, become four lines.
 void to_lines(const std::byte* rows, std::size_t stride, std::byte* lines) {
   for (std::size_t r = 0; r < kTileRows; r += 4) {
@@ -69,9 +92,15 @@ void from_lines(const std::byte* lines, std::byte* row, std::size_t r) {
   for (std::size_t j = 0; j < 4; ++j) std::memcpy(row + kUnit * j, lines + r * kUnit + j * kLine, kUnit);
 }
 
+// Where line `i` of a group's high bits stands.
+template <const Parts& kParts>
+std::size_t high_line(std::size_t i) {
+  return kParts.head() + i / kParts.high_bits * kParts.chunk() + kChunkNibbles + i % kParts.high_bits * kLine;
+}
+
 template <const Parts& kParts>
 void pack(const std::byte* const* rows, std::byte* tile) {
-  std::byte ordered[kTileRows][kNibbles + kPairs];  // as chunks have a row's nibbles and pairs
+  std::byte ordered[kTileRows][kNibbles + kMostHigh];  // as chunks have a row's nibbles and high bits
   for (std::size_t r = 0; r < kTileRows; ++r) {
     for (std::size_t h = 0; h < kParts.half_count; ++h) std::memcpy(tile + 2 * (h * kTileRows + r), rows[r] + kParts.halves[h], 2);
     const std::byte* nibbles = rows[r] + kParts.nibbles;
@@ -79,9 +108,7 @@ void pack(const std::byte* const* rows, std::byte* tile) {
       const Run run = run_of<kParts>(i);
       exchange(nibbles + run.file, nibbles + run.file + kChunk, ordered[r] + run.low, ordered[r] + run.high);
     }
-    for (std::size_t half = 0; kParts.has_pairs && half < kPairs; half += 32) {
-      exchange_pairs(rows[r] + kParts.pairs + half, ordered[r] + kNibbles + half);
-    }
+    exchange_high<kParts>(rows[r] + kParts.high, ordered[r] + kNibbles);
   }
   for (std::size_t at = 0; at < kParts.scale_bytes; at += 4) {
     Units unit[4];
@@ -93,14 +120,11 @@ void pack(const std::byte* const* rows, std::byte* tile) {
     transpose_bytes(unit);
     std::memcpy(tile + kTileRows * (2 * kParts.half_count + at), unit, sizeof unit);
   }
-  std::byte* chunk = tile + kParts.head();
-  for (std::size_t c = 0; c < kNibbles; c += kChunk, chunk += kParts.chunk()) {
-    to_lines(ordered[0] + c, sizeof ordered[0], chunk);
-    if (!kParts.has_pairs || c / kChunk % 2 != 0) continue;
-    std::byte lines[4 * kLine];  // of this chunk and the next
-    to_lines(ordered[0] + kNibbles + c / 2, sizeof ordered[0], lines);
-    std::memcpy(chunk + kChunkNibbles, lines, kChunkPairs);
-    std::memcpy(chunk + kParts.chunk() + kChunkNibbles, lines + kChunkPairs, kChunkPairs);
+  for (std::size_t c = 0; c < kChunks; ++c) to_lines(ordered[0] + c * kChunk, sizeof ordered[0], tile + kParts.head() + c * kParts.chunk());
+  for (std::size_t at = 0; at < kParts.high_bytes(); at += 16) {
+    std::byte lines[4 * kLine];
+    to_lines(ordered[0] + kNibbles + at, sizeof ordered[0], lines);
+    for (std::size_t i = 0; i < 4; ++i) std::memcpy(tile + high_line<kParts>(at / kUnit + i), lines + i * kLine, kLine);
   }
 }
 
@@ -109,37 +133,36 @@ void unpack(const std::byte* tile, std::byte* const* rows) {
   for (std::size_t r = 0; r < kTileRows; ++r) {
     for (std::size_t h = 0; h < kParts.half_count; ++h) std::memcpy(rows[r] + kParts.halves[h], tile + 2 * (h * kTileRows + r), 2);
     for (std::size_t i = 0; i < kParts.scale_bytes; ++i) rows[r][kParts.scales + i] = tile[kTileRows * (2 * kParts.half_count + i) + r];
-    std::byte ordered[kNibbles + kPairs];
-    const std::byte* chunk = tile + kParts.head();
-    for (std::size_t c = 0; c < kNibbles; c += kChunk, chunk += kParts.chunk()) {
-      from_lines(chunk, ordered + c, r);
-      if (!kParts.has_pairs || c / kChunk % 2 != 0) continue;
-      std::byte lines[4 * kLine];
-      std::memcpy(lines, chunk + kChunkNibbles, kChunkPairs);
-      std::memcpy(lines + kChunkPairs, chunk + kParts.chunk() + kChunkNibbles, kChunkPairs);
-      from_lines(lines, ordered + kNibbles + c / 2, r);
+    std::byte ordered[kNibbles + kMostHigh];
+    for (std::size_t c = 0; c < kChunks; ++c) from_lines(tile + kParts.head() + c * kParts.chunk(), ordered + c * kChunk, r);
+    for (std::size_t at = 0; at < kParts.high_bytes(); at += kUnit) {
+      std::memcpy(ordered + kNibbles + at, tile + high_line<kParts>(at / kUnit) + r * kUnit, kUnit);
     }
     for (std::size_t i = 0; i < 4; ++i) {
       const Run run = run_of<kParts>(i);
       std::byte* nibbles = rows[r] + kParts.nibbles + run.file;
       exchange(ordered + run.low, ordered + run.high, nibbles, nibbles + kChunk);
     }
-    for (std::size_t half = 0; kParts.has_pairs && half < kPairs; half += 32) {
-      exchange_pairs(ordered + kNibbles + half, rows[r] + kParts.pairs + half);
-    }
+    exchange_high<kParts>(ordered + kNibbles, rows[r] + kParts.high);
   }
+}
+
+template <typename Act>
+void with_parts(Format format, const Act& act) {
+  VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
+  if (format == Format::q4_k) return act.template operator()<kQ4K>();
+  if (format == Format::q5_k) return act.template operator()<kQ5K>();
+  act.template operator()<kQ6K>();
 }
 
 }  // namespace
 
 void pack_k_block(Format format, const std::byte* const* rows, std::byte* tile) {
-  VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
-  format == Format::q4_k ? pack<kQ4K>(rows, tile) : pack<kQ6K>(rows, tile);
+  with_parts(format, [&]<const Parts& kParts>() { pack<kParts>(rows, tile); });
 }
 
 void unpack_k_block(Format format, const std::byte* tile, std::byte* const* rows) {
-  VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
-  format == Format::q4_k ? unpack<kQ4K>(tile, rows) : unpack<kQ6K>(tile, rows);
+  with_parts(format, [&]<const Parts& kParts>() { unpack<kParts>(tile, rows); });
 }
 
 }  // namespace vitro

@@ -12,7 +12,7 @@
 //         iq4_nl and fp4 in the same way
 //   groups of 1, 2 or 4 bits: each chunk of 32 columns is `bits` lines of 16 rows x 4 bytes; quad j is field j / bits of line
 //         j % bits, lowest bits first. 3 bits: two lines of the codes' low two bits, then one of their third. 8 bits: as q8_0
-//   q4_k, q6_k: k_tiles.hpp; w4_outliers: outlier_rows.hpp
+//   K-quants: k_tiles.hpp; w4_outliers: outlier_rows.hpp
 //
 // Layout::lut, for look-ups (has_look_ups(), and q4_0): each chunk of 32 columns has a line of 64 bytes for each bit plane i:
 // byte 16 k + r holds bit i of columns 8k .. 8k+7 of row r, the first lowest. These are the bytes of a group format's file.

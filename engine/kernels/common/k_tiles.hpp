@@ -62,7 +62,7 @@ struct Q4K {
     acc = sums[0];
   }
 
- private:
+ protected:
   template <int M>
   [[gnu::always_inline]] inline void add_sums(V (&acc)[M], const typename T::Ints (&ints)[M], int b, const KRows& k, std::size_t at) const {
     const V scale = d * T::to_floats(T::widened(scales + kTileRows * b));
@@ -72,6 +72,29 @@ struct Q4K {
       acc[m] = fma(minimum, V::all(k.offsets[at + m]), acc[m]);
       acc[m] = fma(T::to_floats(ints[m]), scale * V::all(k.x.scales[at + m]), acc[m]);
     }
+  }
+};
+
+// Codes of five bits, of which a line behind the nibbles has the fifth.
+template <class T>
+struct Q5K : Q4K<T> {
+  using V = typename T::V;
+  static constexpr std::size_t kHead = Q4K<T>::kHead, kBlock = 5 * kLine, kBytes = kHead + kBlocks * kBlock;
+  using Q4K<T>::Q4K;
+
+  template <int M>
+  [[gnu::always_inline]] inline void add(V (&acc)[M], const std::byte* w, int b, const KRows& k, std::size_t at) const {
+    typename T::Ints ints[M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) ints[m] = T::all(0);
+    const auto fifths = T::codes(w + 4 * kLine);
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) {
+      const auto codes = T::merge(T::field(T::codes(w + kLine * (j % 4)), j / 4 * 4, 15), T::field(fifths, j - 4, 16));
+#pragma GCC unroll 8
+      for (int m = 0; m < M; ++m) ints[m] = T::dot(ints[m], codes, T::four(k.x.quants + 32 * (at + m) + 4 * j));
+    }
+    this->template add_sums<M>(acc, ints, b, k, at);
   }
 };
 

@@ -28,7 +28,7 @@ struct Int8Rows {
 // The same rows for K-quants: blocks of 32.
 struct KRows {
   Int8Rows x;
-  const float* offsets = nullptr;        // [blocks, rows], of q4_k, for its minima: scale * -(sum of a block's quants)
+  const float* offsets = nullptr;        // [blocks, rows], of q4_k and q5_k, for their minima: scale * -(sum of a block's quants)
   const std::int32_t* starts = nullptr;  // [blocks, rows, 2], of q6_k: -32 times the sum of half a block's quants
 };
 
@@ -144,7 +144,9 @@ struct KernelSet {
   void (*tiles_values)(const ValueTable& values, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
   // K-quants in Layout::tiled (engine/quant/k_tiles.hpp); sc, m: the 6-bit or 8-bit integers of a block of 32 or, in q6_k, of 16.
   // q4_k: acc = fma(dmin * m, offset, acc), then acc = fma(float(dot), (d * sc) * d_x, acc) with the exact dot product of nibbles 0 to 15.
+  // q5_k: the same with integers 0 to 31.
   void (*tiles_q4_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
+  void (*tiles_q5_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // q6_k: acc = fma(float(dot), (d * sc) * d_x, acc) with the exact dot product of 16 integers from -32 to 31.
   void (*tiles_q6_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // Formats of integer codes, by dot products: groups of 16 rows in Layout::tiled, or unpacked (`form.stored_bits` is 8).

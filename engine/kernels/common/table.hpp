@@ -55,6 +55,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   }
   set.tiles_values = tiles::multiply_values<T>;
   set.tiles_q4_k = tiles::multiply_k<T, tiles::Q4K>;
+  set.tiles_q5_k = tiles::multiply_k<T, tiles::Q5K>;
   set.tiles_q6_k = tiles::multiply_k<T, tiles::Q6K>;
   set.code_dots = tiles::code_dots<T>;
   set.add_outliers = outliers::add<V>;

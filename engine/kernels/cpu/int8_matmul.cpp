@@ -19,7 +19,7 @@ constexpr std::uint32_t kMostLookUpRows = 4;
 Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Format weights, bool look_ups) {
   const std::size_t block = variant::int8_block(weights);
   const std::size_t row_blocks = shape.k / block, blocks = row_blocks * shape.batch;
-  auto* scales = scratch<float>(Scratch::b, blocks * (4 + block / sizeof(float)));
+  auto* scales = scratch<float>(Scratch::quantised, blocks * (4 + block / sizeof(float)));
   auto* corrections = reinterpret_cast<std::int32_t*>(scales + 2 * blocks);
   auto* quants = reinterpret_cast<std::int8_t*>(corrections + 2 * blocks);
   for (std::size_t b = 0; b < shape.batch; ++b) {
@@ -34,10 +34,29 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Forma
   return {quants, scales, corrections, row_blocks, shape.batch};
 }
 
+// The same of a call, or what this thread made last, if that was of the same activations for such weights.
+struct Kept {
+  std::uint32_t activations;
+  const KernelSet* set;
+  Format weights;
+  bool look_ups;
+  friend bool operator==(const Kept&, const Kept&) = default;
+};
+Int8Rows quantised(const KernelSet& set, const KernelCall& call, MatmulShape shape, bool look_ups) {
+  thread_local Kept kept{};
+  thread_local Int8Rows rows{};
+  const Kept wanted{call.activations, &set, call.in[0].format, look_ups};
+  if (wanted.activations != 0 && wanted == kept) return rows;
+  kept = {};
+  rows = quantise(set, call.in[1].as<float>(), shape, wanted.weights, look_ups);
+  kept = wanted;
+  return rows;
+}
+
 // What the loops over K-quants need of the sums of activations.
 KRows k_rows(const Int8Rows& x, Format weights) {
   const std::size_t blocks = x.blocks * x.rows;
-  if (weights == Format::q4_k) {
+  if (has_minima(weights)) {
     auto* offsets = scratch<float>(Scratch::e, blocks);
     for (std::size_t b = 0; b < blocks; ++b) offsets[b] = x.scales[b] * (static_cast<float>(x.corrections[b]) * 0.125f);
     return {x, offsets, nullptr};
@@ -61,7 +80,7 @@ class Int8Matmul {
         rounded_(call.variant == variant::kInt8Tables),
         look_ups_(rounded_ || (w_.layout == Layout::lut && shape.batch <= kMostLookUpRows)),
         floats_{call.in[1].as<float>(), shape.batch, shape.k, shape.k},
-        x_(quantise(set, call.in[1].as<float>(), shape, w_.format, look_ups_)),
+        x_(quantised(set, call, shape, look_ups_)),
         scales_(scales_of(call)),
         values_(value_table(w_.format)),
         stride_(row_bytes(w_.format, shape.k, w_.layout)) {
@@ -123,6 +142,7 @@ class Int8Matmul {
   }
   void multiply_units(const std::byte* tiles, std::size_t groups, float* y, std::size_t y_stride) {
     if (w_.format == Format::q4_k) return set_.tiles_q4_k(tiles, groups, k_, y, y_stride);
+    if (w_.format == Format::q5_k) return set_.tiles_q5_k(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q6_k) return set_.tiles_q6_k(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q8_0) return set_.tiles_q8_0(tiles, groups, x_, y, y_stride);
     if (values_) return set_.tiles_values(*values_, tiles, groups, x_, y, y_stride);

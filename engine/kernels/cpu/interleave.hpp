@@ -19,7 +19,7 @@ struct BlockSteps {
 // `next` is requested from memory meanwhile. Both arrays have kTileRows rows; 32 columns a block.
 void interleave(const BlockRow* rows, const BlockRow* next, BlockSteps steps, std::size_t blocks, std::byte* tile);
 
-// Blocks of q4_k or q6_k, into Layout::tiled. Of the rows, `scales` is where each begins.
+// Blocks of K-quants, into Layout::tiled. Of the rows, `scales` is where each begins.
 void interleave_k(Format format, const BlockRow* rows, const BlockRow* next, std::size_t blocks, std::byte* tile);
 
 // Blocks of a group format of eight bits, into Layout::tiled; of fewer, into Layout::lut, with the lead of the tiled one where that differs

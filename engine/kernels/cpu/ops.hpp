@@ -44,7 +44,7 @@ Outcome compute(const O&, const KernelSet&, const KernelCall& call) {
 
 // Working memory that grows to the largest call of its thread and is reused: a call allocates nothing once warm.
 // `slot` tells buffers that live at the same time apart. Contents are undefined.
-enum class Scratch : std::uint8_t { a, b, c, d, e, f, halves };
+enum class Scratch : std::uint8_t { a, b, c, d, e, f, halves, quantised };  // the last: what int8_matmul.cpp keeps between calls
 std::byte* scratch_bytes(Scratch slot, std::size_t bytes);
 // Gives back the memory behind the first `kept` bytes of this thread's; the address stays. For what few calls need.
 void forget_scratch(Scratch slot, std::size_t kept);

@@ -41,7 +41,7 @@ class Buffer {
 };
 
 Buffer& buffer(Scratch slot) {
-  thread_local Buffer buffers[7];
+  thread_local Buffer buffers[static_cast<std::size_t>(Scratch::quantised) + 1];
   return buffers[static_cast<std::size_t>(slot)];
 }
 

@@ -21,6 +21,7 @@ struct ProductMethods {
 
 struct ProductsConfig {
   std::string isa = "auto";    // kernel set of the host CPU
+  std::string simulated_set;   // kernel set of a simulated device's cores; empty on host
   VariantId matmul;            // numeric contract of matmuls
   VariantId prefill_matmul{};  // of those with more rows than `methods.decode_rows`; none: the same
   CodeMatmul codes = CodeMatmul::automatic;

@@ -13,7 +13,8 @@ ROWS, COLUMNS = 192, 1280  # of a small matrix: stays in a second-level cache in
 # (variant, format, layout): what the engine's products are made of on this machine.
 PRODUCTS = (("float", "f16", "rows"), ("float", "f32", "rows"), ("float", "q4_0", "rows"), ("float", "q8_0", "rows"),
             ("float", "q4_k", "rows"), ("float", "q6_k", "rows"), ("int8", "q4_0", "tiled"), ("int8", "q8_0", "tiled"),
-            ("int8", "q4_k", "tiled"), ("int8", "q6_k", "tiled"), ("int8", "q4_0", "rows"), ("int8", "q8_0", "rows"))
+            ("int8", "q4_k", "tiled"), ("int8", "q5_k", "tiled"), ("int8", "q6_k", "tiled"), ("int8", "q4_0", "rows"),
+            ("int8", "q8_0", "rows"))
 SUMS = ("float.f32", "float.f16", "float.q4_0", "float.q8_0", "int8.q4_0")  # accumulate: variants and formats
 BATCHES = (1, 2, 4, 8, 16, 64)
 STREAMS = (("float", "f16", "rows"), ("int8", "q8_0", "tiled"))  # products over every distance, one row

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "engine/base/check.hpp"
+#include "engine/kernels/code_methods.hpp"
 #include "engine/model/quantize.hpp"
 #include "engine/ops/variants.hpp"
 #include "tests/engine/app/session_kit.hpp"
@@ -122,7 +123,16 @@ TEST_F(LoadedModelTest, matrices_lie_as_the_chosen_products_want_them) {
     return Layout::rows;
   };
   const std::string q4_0 = kModels + "stories-reglu-3m.q4_0.gguf";
-  EXPECT_EQ(layout(path, CodeMatmul::automatic), Layout::lut);
+  for (const auto& [set, expected] : {std::pair{"avx2", Layout::lut}, {"avx512", Layout::tiled}, {"neon-i8mm", Layout::tiled}}) {
+    engine_.products.simulated_set = set;
+    EXPECT_EQ(layout(path, CodeMatmul::automatic), expected) << set;
+  }
+  engine_.products.simulated_set = "avx2";
+  engine_.placement.units = {"cpu0", "npu"};
+  EXPECT_EQ(layout(path, CodeMatmul::automatic), Layout::tiled) << "an accelerator lays rows out itself";
+  engine_.placement.units.clear();
+  engine_.products.simulated_set.clear();  // the host's own
+  EXPECT_EQ(layout(path, CodeMatmul::automatic), looks_up_faster("auto", 2) ? Layout::lut : Layout::tiled);
   EXPECT_EQ(layout(path, CodeMatmul::dot), Layout::tiled);
   EXPECT_EQ(layout(q4_0, CodeMatmul::automatic), Layout::tiled);
   EXPECT_EQ(layout(q4_0, CodeMatmul::look_up), Layout::lut);

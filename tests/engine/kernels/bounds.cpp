@@ -7,6 +7,7 @@
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
 #include "engine/quant/float16.hpp"
+#include "engine/quant/k_tiles.hpp"
 #include "engine/quant/tiles.hpp"
 
 namespace vitro::test {
@@ -34,22 +35,22 @@ std::vector<double> row_of(const View& view, std::size_t row) {
   return {values.begin(), values.end()};
 }
 
-// Of each column what q4_k takes off.
-std::vector<double> minima_of(const View& q4_k, std::size_t row) {
-  const std::size_t k = columns(q4_k), stride = row_bytes(q4_k.format, k), block = block_bytes(q4_k.format);
+// Of each column what q4_k or q5_k takes off.
+std::vector<double> minima_of(const View& w, std::size_t row) {
+  const std::size_t k = columns(w), stride = row_bytes(w.format, k), block = block_bytes(w.format);
   std::vector<std::byte> bytes(kTileRows * stride);
-  const std::byte* group = q4_k.data() + row / kTileRows * kTileRows * stride;
-  if (q4_k.layout == Layout::rows) {
-    std::memcpy(bytes.data() + row % kTileRows * stride, q4_k.data() + row * stride, stride);
+  const std::byte* group = w.data() + row / kTileRows * kTileRows * stride;
+  if (w.layout == Layout::rows) {
+    std::memcpy(bytes.data() + row % kTileRows * stride, w.data() + row * stride, stride);
   } else {
-    unpack_tile(q4_k.format, k, group, bytes.data(), q4_k.layout);
+    unpack_tile(w.format, k, group, bytes.data(), w.layout);
   }
   // Codes of zero leave the minimum alone.
   for (std::size_t at = row % kTileRows * stride; at < (row % kTileRows + 1) * stride; at += block) {
-    std::fill_n(&bytes[at + 16], 128, std::byte{0});
+    std::fill_n(&bytes[at + 16], block - 16, std::byte{0});
   }
   std::vector<float> values(k);
-  dequantise_row(q4_k.format, &bytes[row % kTileRows * stride], values.data(), k);
+  dequantise_row(w.format, &bytes[row % kTileRows * stride], values.data(), k);
   std::vector<double> minima;
   for (const float v : values) minima.push_back(-double{v});
   return minima;
@@ -73,7 +74,7 @@ class Bounds {
         const View& matrix = call_.in[0];
         const std::vector<double> w = row_of(matrix, row);
         const std::vector<double> minima =
-            matrix.format == Format::q4_k && call_.variant == variant::kInt8 ? minima_of(matrix, row) : std::vector<double>(w.size(), 0.0);
+            has_minima(matrix.format) && call_.variant == variant::kInt8 ? minima_of(matrix, row) : std::vector<double>(w.size(), 0.0);
         const double bias = call_.in.size() > 2 ? std::abs(call_.in[2].as<float>()[row]) : 0;
         for (std::size_t b = 0; b < call_.in[1].shape[0]; ++b) {
           const std::vector<double> x = row_of(call_.in[1], b);
@@ -332,10 +333,10 @@ class Bounds {
     double roundings;
   };
   static RoundedBlocks rounded_blocks(Format weights) {
-    return {variant::int8_block(weights), weights == Format::q4_k || weights == Format::q6_k ? 2.0 : 1.0};
+    return {variant::int8_block(weights), has_k_tiles(weights) ? 2.0 : 1.0};
   }
-  // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed: of q4_k the nibbles'
-  // part (w + minimum) and the minima's.
+  // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed: with minima the
+  // codes' part (w + minimum) and the minima's.
   static double int8_dot(const std::vector<double>& w, const std::vector<double>& minima, const std::vector<double>& x,
                          RoundedBlocks form) {
     double bound = 0, summed = 0;

@@ -1,4 +1,4 @@
-// The int8 contract of q4_k and q6_k, spelled out for one row from the bytes of the file, beside every set, layout and batch.
+// The int8 contract of K-quants, spelled out for one row from the bytes of the file, beside every set, layout and batch.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -18,17 +18,21 @@ namespace {
 int byte_at(const std::byte* p, std::size_t i) { return std::to_integer<int>(p[i]); }
 float half_at(const std::byte* p) { return half_to_float(static_cast<std::uint16_t>(byte_at(p, 0) | byte_at(p, 1) << 8)); }
 
-float q4_k_product(const std::byte* row, const Quantised& x, std::size_t columns) {
+// Of q4_k, or of q5_k, whose blocks have 32 bytes of fifth bits before the nibbles.
+float k45_product(Format format, const std::byte* row, const Quantised& x, std::size_t columns) {
+  const bool fifth = format == Format::q5_k;
   float acc = 0;
   for (std::size_t c = 0; c < columns; c += kBlock) {
-    const std::byte* block = row + c / kSuperBlock * 144;
+    const std::byte* block = row + c / kSuperBlock * (fifth ? 176 : 144);
     const std::byte* packed = block + 4;
     const std::size_t group = c % kSuperBlock / kBlock;
     const int scale = group < 4 ? byte_at(packed, group) & 63 : (byte_at(packed, group + 4) & 15) | byte_at(packed, group - 4) >> 6 << 4;
     const int minimum = group < 4 ? byte_at(packed, group + 4) & 63 : byte_at(packed, group + 4) >> 4 | byte_at(packed, group) >> 6 << 4;
     int dot = 0, sum = 0;
     for (std::size_t i = 0; i < kBlock; ++i) {
-      const int both = byte_at(block, 16 + 32 * (group / 2) + i), q = group % 2 == 0 ? both & 15 : both >> 4;
+      const int both = byte_at(block, (fifth ? 48 : 16) + 32 * (group / 2) + i);
+      int q = group % 2 == 0 ? both & 15 : both >> 4;
+      if (fifth) q |= (byte_at(block, 16 + i) >> group & 1) << 4;
       dot += q * x.quants[c + i];
       sum += x.quants[c + i];
     }
@@ -58,7 +62,7 @@ float q6_k_product(const std::byte* row, const Quantised& x, std::size_t columns
 
 TEST(KProducts, every_set_and_layout_makes_what_the_contract_says) {
   Rng rng(41);
-  for (const Format format : {Format::q4_k, Format::q6_k}) {
+  for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k}) {
     for (const std::uint32_t batch : {1u, 2u, 3u, 5u, 8u, 15u}) {
       const std::uint32_t n = kTileRows * (1 + static_cast<std::uint32_t>(rng.below(3))), k = 256 * (1 + batch % 3);
       const KernelCall in_rows = matmul_call(rng, format, Layout::rows, variant::kInt8, {n, k, batch});
@@ -68,7 +72,7 @@ TEST(KProducts, every_set_and_layout_makes_what_the_contract_says) {
         const Quantised row = quantise(x.as<float>() + b * k, k, kBlock);
         for (std::uint32_t r = 0; r < n; ++r) {
           const std::byte* weights = w.data() + r * row_bytes(format, k);
-          expected.push_back(format == Format::q4_k ? q4_k_product(weights, row, k) : q6_k_product(weights, row, k));
+          expected.push_back(format == Format::q6_k ? q6_k_product(weights, row, k) : k45_product(format, weights, row, k));
         }
       }
       for (const KernelSet* set : kernel_sets()) {
@@ -86,24 +90,24 @@ TEST(KProducts, every_set_and_layout_makes_what_the_contract_says) {
   }
 }
 
-// The largest integers there are: nibbles of 15 with scales of 63, codes of -32 with scales of -128, activations of one size. Each block's
-// sums are exact, so the products are those of the dequantised row, which no rounding moves either.
+// The largest integers there are: codes of 15 and 31 with scales of 63, codes of -32 with scales of -128, activations of one size. Each
+// block's sums are exact, so the products are those of the dequantised row, which no rounding moves either.
 TEST(KProducts, the_largest_integers_are_exact) {
-  for (const Format format : {Format::q4_k, Format::q6_k}) {
+  for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k}) {
     Rng rng(42);
     KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8, {16, 256, 1});
     View& w = call.in[0];
     const std::size_t row = row_bytes(format, 256);
     for (std::size_t r = 0; r < 16; ++r) {
       std::byte* block = w.data() + r * row;
-      std::fill_n(block, row, format == Format::q4_k ? std::byte{0xff} : std::byte{0});
-      const std::size_t half = format == Format::q4_k ? 0 : 208;
+      std::fill_n(block, row, format == Format::q6_k ? std::byte{0} : std::byte{0xff});
+      const std::size_t half = format == Format::q6_k ? 208 : 0;
       block[half] = std::byte{0}, block[half + 1] = std::byte{0x3c};  // 1
-      if (format == Format::q4_k) block[2] = std::byte{0}, block[3] = std::byte{0x3c};
+      if (format != Format::q6_k) block[2] = std::byte{0}, block[3] = std::byte{0x3c};
       if (format == Format::q6_k) std::fill_n(block + 192, 16, std::byte{0x80});
     }
     for (std::size_t i = 0; i < 256; ++i) call.in[1].as<float>()[i] = 127;
-    const float expected = format == Format::q4_k ? 256 * 127 * (63.0f * 15 - 63) : 256 * 127 * 32.0f * 128;
+    const float expected = format == Format::q6_k ? 256 * 127 * 32.0f * 128 : 256 * 127 * (63.0f * (format == Format::q5_k ? 31 : 15) - 63);
     for (const KernelSet* set : kernel_sets()) {
       ComputeFunction({std::string(set->name)}).execute(call);
       EXPECT_EQ(call.out[0].as<float>()[0], expected) << set->name << " " << to_string(format);

@@ -284,7 +284,8 @@ TEST(Variants, names_lead_back_and_layouts_are_those_of_the_header) {
   EXPECT_TRUE(variant::supports(variant::kFloat, Format::q6_k, Layout::rows));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q6_k, Layout::tiled));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_k, Layout::rows));
-  EXPECT_FALSE(variant::supports(variant::kInt8, Format::q5_k, Layout::rows));
+  EXPECT_TRUE(variant::supports(variant::kInt8, Format::q5_k, Layout::tiled));
+  EXPECT_FALSE(variant::supports(variant::kInt8, Format::nf4, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kInt8Rows, Format::q4_k, Layout::tiled));
   EXPECT_TRUE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::rows));
   EXPECT_FALSE(variant::supports(variant::kInt8, Format::q4_nibbles, Layout::tiled));

@@ -38,6 +38,21 @@ TEST(Count, equals_the_tally_of_the_reference) {
   }
 }
 
+TEST(Count, a_product_of_activations_that_were_quantised_before_converts_none) {
+  Rng rng(23);
+  for (const VariantId variant : {variant::kInt8, variant::kInt8Rows, variant::kFloat}) {
+    KernelCall call = matmul_call(rng, Format::q4_0, Layout::rows, variant, {16, 64, 3});
+    const std::uint64_t first = count(call).conversions;
+    EXPECT_EQ(first, variant == variant::kFloat ? 16u * 64 : 3u * 64);
+    call.quantised_before = true;
+    EXPECT_EQ(count(call).conversions, variant == variant::kInt8 ? 0 : first) << "kInt8 alone keeps what it made";
+    if (variant == variant::kInt8Rows) continue;  // the reference has no tally of it
+    WorkCounts tally;
+    run_reference(with_own_output(call), &tally);
+    expect_equal_counts(count(call), tally, std::string(variant::name(variant)));
+  }
+}
+
 // A static shape: what a row does not see is read and multiplied all the same.
 TEST(Count, of_attention_with_static_keys_is_that_of_rows_that_see_them_all) {
   Rng rng(22);

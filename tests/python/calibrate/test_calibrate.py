@@ -34,7 +34,8 @@ RATE, CONVERSION = 16, 1e-10  # multiply-adds per cycle of every kernel, seconds
 LATENCY, SERIAL, PACE = 90e-6, 8e-6, 0.5e-9  # of a round of reads, of each in it, and of each byte
 ISSUE, FAULT = 4e-6, 1e-6                     # of a read, of a page
 OWN, OTHER = 3e-6, 2e-6                       # hand-off at once: on the policy's core, on another
-WEIGHT = {"f32": 4, "f16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32, "q4_k": 144 / 256, "q6_k": 210 / 256}  # bytes
+WEIGHT = {"f32": 4, "f16": 2, "q8_0": 34 / 32, "q4_0": 18 / 32, "q4_k": 144 / 256, "q5_k": 176 / 256,  # bytes
+          "q6_k": 210 / 256}
 MISS, SLOW = 2e-9, 3                          # a line from DRAM, and of the kernel that is slowed down more
 
 

@@ -83,6 +83,7 @@ VariantId ClusterFfn::contract(const Step& step) const {
 void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& chain) const {
   KernelCall& gate = add_call(step, cluster, ops::Matmul{}, chain);
   gate.variant = contract(step);
+  gate.activations = step.inputs[cluster.group];
   gate.rows = cluster.neurons;
   gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
@@ -101,6 +102,7 @@ void ClusterFfn::rest_calls(const Step& step, const Cluster& cluster, Chain& cha
   if (!active->empty()) {
     KernelCall& up = add_call(step, cluster, ops::Matmul{}, chain);
     up.variant = contract(step);
+    up.activations = step.inputs[cluster.group];
     up.rows = active;
     up.row_offsets = at;
     operands(up, NeuronStore::Matrix::up, step.groups[cluster.group].x);

@@ -138,6 +138,7 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
   std::uint32_t rows = 0;
   for (const FfnGroup& group : step->groups) {
     step->first_row.push_back(rows);
+    step->inputs.push_back(number_activations());
     rows += static_cast<std::uint32_t>(group.rows->size());
   }
   VITRO_CHECK(rows <= options_.max_rows, "a step beyond its limits");

@@ -65,6 +65,7 @@ class ClusterFfn final : public FfnBlock {
     std::vector<FfnGroup> groups;
     std::vector<Cluster> clusters;
     std::vector<std::uint32_t> first_row;  // of each group in the wide buffers
+    std::vector<std::uint32_t> inputs;     // by group: KernelCall::activations of Gate and Up
     std::vector<IndexList> predicted;      // by group, when measured
     std::uint32_t partials = 0;            // most of each group
     std::vector<View> outputs;             // of the groups, where what they sum up is not the output yet

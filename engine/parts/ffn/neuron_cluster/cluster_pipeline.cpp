@@ -48,6 +48,7 @@ Task<void> ClusterPipeline::run(std::vector<Cluster>* clusters, ClusterCalls cal
   advance(layer);
   const std::vector<ComputeUnit*>& units = every_neuron ? options_.dense_units : options_.units;
   layer.lanes.begin(units.size());
+  layer.activations.assign(units.size(), 0);
   const auto reading = std::ranges::find(units, options_.io_core, [](const ComputeUnit* unit) { return unit->caps().id; });
   if (!every_neuron && units.size() > 1 && reading != units.end()) {
     layer.reading_unit = static_cast<std::uint32_t>(reading - units.begin());
@@ -78,6 +79,15 @@ Task<void> ClusterPipeline::settle() {
       // The run has failed already, with the first error.
     }
     layers_.pop_front();
+  }
+}
+
+// A unit works its chains off in their order, so what its last product quantised is at hand for the next one of the same activations.
+void ClusterPipeline::note_activations(Chain& chain, std::uint32_t& last) {
+  for (KernelCall& call : chain) {
+    if (call.activations == 0) continue;
+    call.quantised_before = call.activations == last;
+    last = call.activations;
   }
 }
 
@@ -114,6 +124,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
     const std::vector<Landed> landed = take_landed(clusters);
     if (!landed.empty()) chain.push_back(store_.copy(landed));
     for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
+    if (unit->caps().kind == UnitKind::core) note_activations(chain, layer->activations[index]);
     RunResult result;
     std::exception_ptr error;
     if (!chain.empty()) {

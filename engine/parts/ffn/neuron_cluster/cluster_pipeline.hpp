@@ -83,6 +83,7 @@ class ClusterPipeline {
     std::uint32_t wave = 0;
     ReadyClusters ready;
     UnitLanes lanes;
+    std::vector<std::uint32_t> activations;  // by unit: KernelCall::activations of its last product
     std::optional<std::uint32_t> reading_unit;  // of the units, that which issues reads; none: it computes whenever it can
     std::deque<Read> reads;
     std::size_t under_way = 0;  // reads
@@ -100,6 +101,7 @@ class ClusterPipeline {
   [[noreturn]] void throw_read_error(const Cluster& cluster, const IoResult& result) const;
   Task<void> move(Layer* layer);
   static bool arrived(Layer& layer, Cluster& cluster);  // true: it was the last read that the cluster waits for
+  static void note_activations(Chain& chain, std::uint32_t& last);
   static std::vector<Landed> take_landed(std::span<Cluster* const> clusters);
   void drop_landed(Layer& layer);
   Task<void> guarded(Task<void> task, Layer* layer);

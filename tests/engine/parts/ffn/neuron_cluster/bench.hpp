@@ -88,6 +88,7 @@ struct Scene {
   Picoseconds compute = kUnit, read = kUnit;
   std::uint32_t io_depth = 4, io_together = 1, unit_depth = 1;
   bool keep_silent = false;
+  std::uint32_t activations = 0;  // KernelCall::activations of the gates
   bool reader_computes = false;  // the core that issues reads is one of the units
   std::optional<std::uint64_t> shuffle;
   std::function<Status(const ReadRequest&)> fault;
@@ -160,6 +161,7 @@ class Bench {
     ClusterCalls calls;
     calls.gate = [&](const Cluster& cluster, Chain& chain) {
       chain.push_back(call(ops::Matmul{}, group));
+      chain.back().activations = setup_.activations;
       if (every_neuron) return;
       chain.push_back(call(ops::Select{}, group));
       chain.back().rows = cluster.neurons;

@@ -50,6 +50,31 @@ TEST(ClusterPipeline, the_core_that_reads_computes_only_while_nothing_is_read) {
   EXPECT_LT(its_first, Picoseconds::max()) << "then it helps";
 }
 
+// The first gate of each core quantises the activations; the others find them quantised.
+TEST(ClusterPipeline, each_core_quantises_the_activations_of_a_layer_once) {
+  for (const std::uint32_t depth : {1u, 2u}) {
+    Scene setup;
+    setup.neurons = 48;
+    setup.unit_depth = depth;
+    setup.activations = 7;
+    std::map<UnitId, std::vector<bool>> before;
+    setup.seen = [&](const UnitCaps& unit, const KernelCall& call) {
+      if (call.is<ops::Matmul>()) before[unit.id].push_back(call.quantised_before);
+    };
+    Bench bench(setup);
+    for (int layer = 0; layer < 2; ++layer) {
+      before.clear();
+      bench.layer(0, range(48));
+      EXPECT_EQ(before.size(), setup.units);
+      for (const auto& [unit, seen] : before) {
+        EXPECT_EQ(std::ranges::count(seen, false), 1) << "unit " << static_cast<int>(unit);
+        EXPECT_FALSE(seen.front());
+        EXPECT_GT(seen.size(), 1u);
+      }
+    }
+  }
+}
+
 TEST(ClusterPipeline, where_nothing_is_read_all_cores_compute) {
   Scene setup;
   setup.neurons = 48;
