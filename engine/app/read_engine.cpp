@@ -45,10 +45,11 @@ void read_function(Reader& reader, EngineConfig& engine) {
     reader.fail("replay", "is missing: engine.function: replay needs a recording (expected a file)");
 }
 
-// The numeric contract where none is asked for: a Hexagon has no float32 matmuls, and a GPU reads half of the bytes in fp16.
+// The numeric contract where none is asked for: integer products of quantised weights, which leave float weights their float products. A
+// Hexagon's matrix unit multiplies in fp16, and a GPU reads half of the bytes in fp16.
 std::string_view own_numerics(const std::vector<std::string>& units) {
   if (std::ranges::count(units, "hexagon") > 0) return "fp16";
-  return std::ranges::any_of(units, is_gpu_name) ? "a16" : "float";
+  return std::ranges::any_of(units, is_gpu_name) ? "a16" : "int8";
 }
 
 }  // namespace

@@ -55,8 +55,8 @@ def make_plan(model, *, device, profile=None, overrides=(), cores=None, accelera
         accelerator = "npu" if machine == "sim" and "npu" in device_tree else ""
     classes = core_classes(device_tree, machine, accelerator)
     bench = bench or Bench(machine=machine, device=device_tree, file=storage_file)
-    form = facts["formats"]["ffn_bundle"]
-    numerics = given["engine"].get("products", {}).get("numerics", "int8" if form in ("q4_0", "q8_0") else "float")
+    integers = any("int8" in facts["contracts"][form] for form in facts["formats"].values())
+    numerics = given["engine"].get("products", {}).get("numerics", "int8" if integers else "float")
     own = _checked(stated, model, device) if stated else "same"
     if own != "same" and not accelerator:
         raise ConfigError(f"{OWN[0]}: {own} is of an accelerator's matmuls, and the plan has none (expected one, or {OWN[0]}: same)")

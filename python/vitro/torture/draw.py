@@ -79,9 +79,8 @@ def placed(rng, of, what, engine, loads, layers, leading=0, more=()):
     for section in (sections.codes, sections.tiers, sections.loads, sections.static_graphs, sections.by_image, sections.head, *more):
         engine |= section(of(section.__name__), engine)
     engine |= sections.layout(of("layout"), scheme, engine) | sections.accelerators_contract(of("accelerator"), scheme, engine)
-    if "gpu" in engine["placement.units"]:
-        engine = {"products.numerics": "a16"} | engine  # its own one, where none is asked for
-    return engine | checked(of("checksums"), engine)
+    own = "a16" if "gpu" in engine["placement.units"] else "float"  # where none is drawn; int8, the default without a GPU, is drawn too
+    return {"products.numerics": own} | engine | checked(of("checksums"), engine)
 
 
 def numerics(rng, scheme):

@@ -29,7 +29,7 @@ std::string error_of(std::string_view dotted, std::string value) {
 TEST(Experiment, defaults_are_the_plain_ones) {
   const Experiment e = read_experiment(parse_json(kMinimal, "e.json"));
   EXPECT_EQ(e.engine.policy, "dense");
-  EXPECT_EQ(e.engine.products.matmul, variant::kFloat);
+  EXPECT_EQ(e.engine.products.matmul, variant::kInt8);
   EXPECT_EQ(e.engine.placement.threads, 0u) << "as many as help";
   EXPECT_EQ(e.workload.batch, 1u);
   EXPECT_EQ(e.workload.sampling.temperature, 0);
@@ -80,7 +80,7 @@ TEST(Experiment, products_beside_a_hexagon_are_those_of_a_matrix_unit) {
   EXPECT_EQ(read_with("engine.prefill_activations", "\"int8_rows\"").engine.products.prefill_matmul, variant::kInt8Rows);
   EXPECT_EQ(read_with("engine.units", "\"hexagon\"").engine.products.matmul, variant::kHmx);
   EXPECT_EQ(read_with("engine.units", "\"gpu\"").engine.products.matmul, variant::kA16);
-  EXPECT_EQ(read_with("engine.units", R"(["cpu0", "npu"])").engine.products.matmul, variant::kFloat);
+  EXPECT_EQ(read_with("engine.units", R"(["cpu0", "npu"])").engine.products.matmul, variant::kInt8);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "float"})").engine.products.matmul, variant::kFloat);
   EXPECT_EQ(read_with("engine", R"({"units": "hexagon", "activations": "int8"})").engine.products.matmul, variant::kInt8);
 }

@@ -46,7 +46,7 @@ const Case kCases[] = {
     {"threads", "placement.threads", "3"},
     {"outliers", "placement.outliers", R"("5%")"},
     {"sessions", "placement.sessions", "2"},
-    {"activations", "products.numerics", R"("int8")"},
+    {"activations", "products.numerics", R"("float")"},
     {"prefill_activations", "products.prefill_numerics", R"("fp16")"},
     {"repack", "weights.repack", "false"},
     {"layout", "weights.layout", R"("bundles")", kBundles},

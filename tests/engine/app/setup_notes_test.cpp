@@ -29,22 +29,23 @@ std::string notes(std::string_view shape, const std::string& engine, Bytes flash
 
 TEST(SetupNotes, one_core_that_computes_a_large_model_in_float_is_told) {
   const auto told = HasSubstr("one core computes all matmuls in float32");
-  EXPECT_THAT(notes(kLarge, R"({"threads": 1})"), told);
-  EXPECT_THAT(notes(kLarge, R"({"units": ["cpu2"]})"), told);
-  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap"})"), told) << "parts that hand work out by themselves have one core unless told";
+  EXPECT_THAT(notes(kLarge, R"({"activations": "float", "threads": 1})"), told);
+  EXPECT_THAT(notes(kLarge, R"({"activations": "float", "units": ["cpu2"]})"), told);
+  EXPECT_THAT(notes(kLarge, R"({"activations": "float", "policy": "mmap"})"), told)
+      << "parts that hand work out by themselves have one core unless told";
   EXPECT_THAT(notes(kLarge, "{}"), IsEmpty()) << "as many as help";
-  EXPECT_THAT(notes(kLarge, R"({"threads": 2})"), IsEmpty());
-  EXPECT_THAT(notes(kLarge, R"({"threads": 1, "activations": "int8"})"), IsEmpty());
-  EXPECT_THAT(notes(kLarge, R"({"units": ["gpu"]})"), IsEmpty());
-  EXPECT_THAT(notes(kSmall, R"({"threads": 1})"), IsEmpty());
+  EXPECT_THAT(notes(kLarge, R"({"activations": "float", "threads": 2})"), IsEmpty());
+  EXPECT_THAT(notes(kLarge, R"({"threads": 1})"), IsEmpty()) << "integer products of quantised weights are the default";
+  EXPECT_THAT(notes(kLarge, R"({"activations": "float", "units": ["gpu"]})"), IsEmpty());
+  EXPECT_THAT(notes(kSmall, R"({"activations": "float", "threads": 1})"), IsEmpty());
 }
 
 TEST(SetupNotes, one_core_that_nobody_asked_for_is_told) {
   const auto told = HasSubstr("one core computes all matmuls, since none are named");
-  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "activations": "int8"})"), told);
-  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "activations": "int8", "threads": 1})"), IsEmpty());
-  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "activations": "int8", "units": ["cpu0"]})"), IsEmpty());
-  EXPECT_THAT(notes(kSmall, R"({"policy": "mmap", "activations": "int8"})"), IsEmpty());
+  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap"})"), told);
+  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "threads": 1})"), IsEmpty());
+  EXPECT_THAT(notes(kLarge, R"({"policy": "mmap", "units": ["cpu0"]})"), IsEmpty());
+  EXPECT_THAT(notes(kSmall, R"({"policy": "mmap"})"), IsEmpty());
 }
 
 TEST(SetupNotes, a_balance_that_nothing_is_measured_for_is_told) {

@@ -149,7 +149,7 @@ def test_outliers_give_both_machines_the_same_tokens(native, tmp_path, activatio
     """PowerInfer-2, section 7.6: also where rows of the embedding are read, and where tiles are not."""
     model = tmp_path / "outliers.gguf"
     vitro.quantize(REGLU, model, "w4_outliers", embedding="w4_outliers")
-    overrides = {"model": str(model), "workload.output_tokens": 4} | ({} if activations == "float" else {"engine.activations": "int8"})
+    overrides = {"model": str(model), "workload.output_tokens": 4, "engine.activations": activations}
     runs = [vitro.run(QUICKSTART, machine=machine, overrides=overrides | more)
             for machine, more in (("host", {}), ("sim", {}), ("host", {"engine.policy": "mmap"}))]
     assert len(runs[0].tokens) == 4 and [run.tokens for run in runs] == [runs[0].tokens] * 3

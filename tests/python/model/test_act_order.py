@@ -19,6 +19,9 @@ ORDERED = {  # as most published models are: desc_act: true
 }
 
 
+FLOAT = {"engine.products.numerics": "float"}  # the default, int8, rounds activations
+
+
 @pytest.fixture(scope="module", params=ORDERED)
 def ordered(request, tmp_path_factory):
     """-> (the oracle's model, the file with codes, the file with float32 values)"""
@@ -42,7 +45,7 @@ def test_act_order_as_codes_has_the_likelihood_of_the_values(ordered, tmp_path, 
     model, codes, values = ordered
     text = tmp_path / "text.txt"
     text.write_text(TEXT)
-    found, expected = (vitro.perplexity(path, text, overrides=engine)["nll"] for path in (codes, values))
+    found, expected = (vitro.perplexity(path, text, overrides=FLOAT | engine)["nll"] for path in (codes, values))
     tolerance = 2e-3 if "engine.graph.activations" in engine else 1e-5
     assert found == pytest.approx(expected, abs=tolerance)
     assert found == pytest.approx(oracle.nll(model, TEXT), abs=max(tolerance, 1e-4))
@@ -52,7 +55,7 @@ def test_act_order_in_int8_is_as_near_as_codes_without_it(ordered, tmp_path):
     model, codes, _ = ordered
     text = tmp_path / "text.txt"
     text.write_text(TEXT)
-    found = vitro.perplexity(codes, text, overrides={"engine.activations": "int8"})["nll"]
+    found = vitro.perplexity(codes, text)["nll"]
     assert found == pytest.approx(oracle.nll(model, TEXT), abs=0.05)
 
 
@@ -63,8 +66,8 @@ def test_both_machines_generate_the_tokens_of_act_order(ordered):
     assert gap > 1e-3
     accelerated = {"policy": "npu_dense", "units": ["cpu1", "cpu2", "npu"]}
     for machine, engine in (("host", {"threads": 2}), ("sim", {"threads": 2}), ("sim", accelerated)):
-        result = vitro.run({"experiment": "gptq", "machine": machine, "model": {"gguf": str(codes)}, "engine": engine,
-                            "device": str(ROOT / "configs/devices/oneplus12.yaml"),
+        result = vitro.run({"experiment": "gptq", "machine": machine, "model": {"gguf": str(codes)},
+                            "engine": engine | {"products": {"numerics": "float"}}, "device": str(ROOT / "configs/devices/oneplus12.yaml"),
                             "workload": {"prompt": "The quick", "output_tokens": 6, "stop_at_eos": False}})
         assert result["tokens"] == expected, (machine, engine)
 
@@ -74,7 +77,8 @@ def test_neuron_clusters_put_the_columns_of_act_order_back(ordered, tmp_path):
     model, codes, values = ordered
     text = tmp_path / "text.txt"
     text.write_text(TEXT)
-    found, expected = (vitro.perplexity(path, text, overrides={"engine.policy": "neuron_cluster"})["nll"] for path in (codes, values))
+    clusters = FLOAT | {"engine.policy": "neuron_cluster"}
+    found, expected = (vitro.perplexity(path, text, overrides=clusters)["nll"] for path in (codes, values))
     assert found == pytest.approx(expected, abs=5e-3)
     assert found == pytest.approx(oracle.nll(model, TEXT), abs=1e-2)
 
@@ -86,12 +90,12 @@ def test_adapters_are_those_of_the_matrix_as_it_was(ordered, tmp_path):
     file = write_adapter(adapter, tmp_path / "adapter.gguf", model.shape.arch)
     expected = oracle.nll(merged(model, adapter), TEXT)
     assert abs(expected - oracle.nll(model, TEXT)) > 0.01
-    lora = [f"engine.lora.adapters=[{{name: a, file: {file}}}]", "workload.adapter=a"]
+    lora = ["engine.products.numerics=float", f"engine.lora.adapters=[{{name: a, file: {file}}}]", "workload.adapter=a"]
     for engine, tolerance in (("lora.order=a_bx", 1e-4), ("lora.order=ab_x", 1e-4), ("policy=neuron_cluster", 1e-2)):
         found = vitro.perplexity(codes, text, overrides=[*lora, f"engine.{engine}"])["nll"]
         assert found == pytest.approx(expected, abs=tolerance), engine
     vitro.merge(codes, file, tmp_path / "merged.gguf", format="f32")
-    assert vitro.perplexity(tmp_path / "merged.gguf", text)["nll"] == pytest.approx(expected, abs=1e-4)
+    assert vitro.perplexity(tmp_path / "merged.gguf", text, overrides=FLOAT)["nll"] == pytest.approx(expected, abs=1e-4)
 
 
 def test_a_damaged_order_is_named_before_a_run(ordered, tmp_path, native):

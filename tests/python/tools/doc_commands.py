@@ -12,7 +12,7 @@ RUN = {
     f'{QUICK} --machine sim --set engine.policy=mmap --set "memory.budget=6 MiB"': TOKENS,
     f"vitro run {OFFLOAD}": SHORT,
     f"{QUICK} --json": TOKENS,
-    f"{QUICK} --machine host --set model.gguf=MODEL.gguf --set engine.activations=int8": TOKENS,
+    f"{QUICK} --machine host --set model.gguf=MODEL.gguf": TOKENS,
     f"{QUICK} --machine host --set engine.kv_dram_tokens=32": TOKENS,
     "vitro quantize model.f16.gguf model.w2.gguf --scheme w2g64z": (),
     "vitro quantize model.f16.gguf model.mixed.gguf --scheme w4g64z --embedding bf16 --output w8g64z": (),
