@@ -29,7 +29,7 @@ class Bench {
   std::vector<BenchRow> run() {
     memory_bound("matvec q4_0", {Format::q4_0, Layout::tiled, variant::kInt8});
     memory_bound("matvec q8_0", {Format::q8_0, Layout::tiled, variant::kInt8});
-    for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::w4_outliers}) {
+    for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs, Format::w4_outliers}) {
       const Subject subject{format, Layout::tiled, variant::kInt8};
       const std::string name = "matvec " + std::string(to_string(format));
       memory_bound(name, subject);

@@ -28,11 +28,8 @@ static void fill_k_quant(Format format, Rng& rng, std::byte* row, std::size_t by
   for (std::size_t b = 0; b < bytes; ++b) row[b] = static_cast<std::byte>(rng.next());
   const std::size_t block = block_bytes(format);
   for (std::size_t at = 0; at < bytes; at += block) {
-    if (has_minima(format)) {
-      row[at + 1] = row[at + 3] = std::byte{0x10};
-    } else {
-      row[at + block - 1] = std::byte{0x10};
-    }
+    row[at + (format == Format::q6_k ? block - 1 : 1)] = std::byte{0x10};
+    if (has_minima(format)) row[at + 3] = std::byte{0x10};
   }
 }
 

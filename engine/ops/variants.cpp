@@ -30,7 +30,7 @@ std::string_view describe(VariantId id) {
   if (id == kA16) return "any weight format, fp16 activations, 16 lanes of fused multiply-adds in float32: a GPU";
   if (id == kHalfSums) return "weights in f16, fp16 activations and sums, 16 lanes of fused multiply-adds: float16 instructions";
   if (id == kInt8)
-    return "weights that are integers times a scale (q4_0, q8_0, q4_k, q5_k, q6_k, groups w1g32 to w8g128zr, iq4_nl, fp4, w4_outliers), "
+    return "weights that are integers times a scale (q4_0, q8_0, K-quants, groups w1g32 to w8g128zr, iq4_nl, iq4_xs, fp4, w4_outliers), "
            "activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kExpF16) return "attention in fp16, 2^x by a polynomial of degree 4 in fp16";

@@ -28,9 +28,10 @@ inline constexpr VariantId kFloat{1};
 
 // Activations are quantised per call to int8 in blocks as long as the weights' (d = amax / 127 in float32, round to nearest even),
 // integer dot products are exact, and a row adds its blocks in ascending order: acc = fma(float(dot), d_w * d_x, acc).
-// Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in
-// every layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows. K-quants, by 32 activations: q6_k
-// adds dots of 16 columns, with d_w = d sc; q4_k and q5_k first add acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then the dot.
+// Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in every
+// layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows. K-quants, by 32 activations: q6_k adds dots
+// of 16 columns, with d_w = d sc; q4_k and q5_k first add acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then the dot; iq4_xs has
+// d_w = d (sc - 32) and its table's values.
 // w4_outliers: blocks of nibbles with d_w = d, then the row's outliers in their order with activations as they are: acc = fma(e v, x, acc).
 inline constexpr VariantId kInt8{2};
 

@@ -80,6 +80,21 @@ void dequantise_q6_k(const std::byte* in, float* out) {
   }
 }
 
+// d, two bits more of each of eight scales, four bits of each, then blocks as in iq4_nl.
+void dequantise_iq4_xs(const std::byte* in, float* out) {
+  const float d = half_to_float(load16(in));
+  const unsigned high = load16(in + 2);
+  for (std::size_t b = 0; b < 8; ++b, out += kBlock) {
+    const int scale = (byte_at(in + 4, b / 2) >> 4 * (b % 2) & 15) | static_cast<int>(high >> 2 * b & 3) << 4;
+    const float step = d * static_cast<float>(scale - 32);
+    for (std::size_t i = 0; i < 16; ++i) {
+      const int both = byte_at(in + 8 + 16 * b, i);
+      out[i] = step * kIq4Values[both & 15];
+      out[16 + i] = step * kIq4Values[both >> 4];
+    }
+  }
+}
+
 // 1 / d. A step so small that this overflows is stored as a zero scale anyway, so its quants may be anything finite.
 float reciprocal(float d) {
   const float inverse = 1 / d;
@@ -139,6 +154,7 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
     case Format::Family::k_quant:
       if (format == Format::q4_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, nullptr, x + 16, y); });
       if (format == Format::q5_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, x + 16, x + 48, y); });
+      if (format == Format::iq4_xs) return blocks(dequantise_iq4_xs);
       return blocks(dequantise_q6_k);
     case Format::Family::tile:
       return blocks(dequantise_pair);

@@ -23,9 +23,12 @@ struct Parts {
   std::size_t head() const { return kTileRows * (2 * half_count + scale_bytes); }  // before the first chunk of a group
   std::size_t chunk() const { return kChunkNibbles + high_bits * kLine; }
   std::size_t high_bytes() const { return high_bits * 32; }
-  bool in_halves() const { return high_bits == 2; }  // of 128 columns, whose quarters share bytes; else 64 columns share 32 bytes
+  // Which columns share a byte: 32 apart, in runs of 64; 64 apart, in halves of 128; or 16 apart, as in a chunk.
+  bool in_halves() const { return high_bits == 2; }
+  bool as_chunks = false;
 };
-constexpr Parts kQ4K{{0, 2}, 2, 4, 12, 16, 0, 0}, kQ5K{{0, 2}, 2, 4, 12, 48, 16, 1}, kQ6K{{208, 0}, 1, 192, 16, 0, kNibbles, 2};
+constexpr Parts kQ4K{{0, 2}, 2, 4, 12, 16, 0, 0}, kQ5K{{0, 2}, 2, 4, 12, 48, 16, 1}, kQ6K{{208, 0}, 1, 192, 16, 0, kNibbles, 2},
+    kIq4Xs{{0, 0}, 1, 2, 6, 8, 0, 0, true};
 constexpr std::size_t kMostHigh = 64;
 
 // A run of 32 bytes in the file holds two times 32 columns: where it begins, and where its low and high nibbles' columns do in chunks.
@@ -95,7 +98,8 @@ void from_lines(const std::byte* lines, std::byte* row, std::size_t r) {
 // Where line `i` of a group's high bits stands.
 template <const Parts& kParts>
 std::size_t high_line(std::size_t i) {
-  return kParts.head() + i / kParts.high_bits * kParts.chunk() + kChunkNibbles + i % kParts.high_bits * kLine;
+  constexpr std::size_t kOfChunk = kParts.high_bits == 0 ? 1 : kParts.high_bits;
+  return kParts.head() + i / kOfChunk * kParts.chunk() + kChunkNibbles + i % kOfChunk * kLine;
 }
 
 template <const Parts& kParts>
@@ -104,13 +108,15 @@ void pack(const std::byte* const* rows, std::byte* tile) {
   for (std::size_t r = 0; r < kTileRows; ++r) {
     for (std::size_t h = 0; h < kParts.half_count; ++h) std::memcpy(tile + 2 * (h * kTileRows + r), rows[r] + kParts.halves[h], 2);
     const std::byte* nibbles = rows[r] + kParts.nibbles;
-    for (std::size_t i = 0; i < 4; ++i) {
+    if (kParts.as_chunks) std::memcpy(ordered[r], nibbles, kNibbles);
+    for (std::size_t i = 0; !kParts.as_chunks && i < 4; ++i) {
       const Run run = run_of<kParts>(i);
       exchange(nibbles + run.file, nibbles + run.file + kChunk, ordered[r] + run.low, ordered[r] + run.high);
     }
     exchange_high<kParts>(rows[r] + kParts.high, ordered[r] + kNibbles);
   }
-  for (std::size_t at = 0; at < kParts.scale_bytes; at += 4) {
+  std::size_t at = 0;
+  for (; at + 4 <= kParts.scale_bytes; at += 4) {
     Units unit[4];
     for (std::size_t r = 0; r < kTileRows; ++r) {
       std::uint32_t four;
@@ -120,11 +126,14 @@ void pack(const std::byte* const* rows, std::byte* tile) {
     transpose_bytes(unit);
     std::memcpy(tile + kTileRows * (2 * kParts.half_count + at), unit, sizeof unit);
   }
+  for (; at < kParts.scale_bytes; ++at) {
+    for (std::size_t r = 0; r < kTileRows; ++r) tile[kTileRows * (2 * kParts.half_count + at) + r] = rows[r][kParts.scales + at];
+  }
   for (std::size_t c = 0; c < kChunks; ++c) to_lines(ordered[0] + c * kChunk, sizeof ordered[0], tile + kParts.head() + c * kParts.chunk());
-  for (std::size_t at = 0; at < kParts.high_bytes(); at += 16) {
+  for (std::size_t high = 0; high < kParts.high_bytes(); high += 16) {
     std::byte lines[4 * kLine];
-    to_lines(ordered[0] + kNibbles + at, sizeof ordered[0], lines);
-    for (std::size_t i = 0; i < 4; ++i) std::memcpy(tile + high_line<kParts>(at / kUnit + i), lines + i * kLine, kLine);
+    to_lines(ordered[0] + kNibbles + high, sizeof ordered[0], lines);
+    for (std::size_t i = 0; i < 4; ++i) std::memcpy(tile + high_line<kParts>(high / kUnit + i), lines + i * kLine, kLine);
   }
 }
 
@@ -135,10 +144,11 @@ void unpack(const std::byte* tile, std::byte* const* rows) {
     for (std::size_t i = 0; i < kParts.scale_bytes; ++i) rows[r][kParts.scales + i] = tile[kTileRows * (2 * kParts.half_count + i) + r];
     std::byte ordered[kNibbles + kMostHigh];
     for (std::size_t c = 0; c < kChunks; ++c) from_lines(tile + kParts.head() + c * kParts.chunk(), ordered + c * kChunk, r);
-    for (std::size_t at = 0; at < kParts.high_bytes(); at += kUnit) {
-      std::memcpy(ordered + kNibbles + at, tile + high_line<kParts>(at / kUnit) + r * kUnit, kUnit);
+    for (std::size_t high = 0; high < kParts.high_bytes(); high += kUnit) {
+      std::memcpy(ordered + kNibbles + high, tile + high_line<kParts>(high / kUnit) + r * kUnit, kUnit);
     }
-    for (std::size_t i = 0; i < 4; ++i) {
+    if (kParts.as_chunks) std::memcpy(rows[r] + kParts.nibbles, ordered, kNibbles);
+    for (std::size_t i = 0; !kParts.as_chunks && i < 4; ++i) {
       const Run run = run_of<kParts>(i);
       std::byte* nibbles = rows[r] + kParts.nibbles + run.file;
       exchange(ordered + run.low, ordered + run.high, nibbles, nibbles + kChunk);
@@ -152,6 +162,7 @@ void with_parts(Format format, const Act& act) {
   VITRO_CHECK(has_k_tiles(format), "this format has no such tiles");
   if (format == Format::q4_k) return act.template operator()<kQ4K>();
   if (format == Format::q5_k) return act.template operator()<kQ5K>();
+  if (format == Format::iq4_xs) return act.template operator()<kIq4Xs>();
   act.template operator()<kQ6K>();
 }
 

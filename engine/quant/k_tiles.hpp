@@ -6,6 +6,8 @@
 //   q6_k: 16 d; the rows' 16 scales, first ones first (16 lines of 16 bytes); per 32 columns 256 bytes of low nibbles as q4_0 has
 //         them, then two lines of 16 rows x 4 bytes with the two high bits: those of quad j (tiles.hpp) are field j / 2 of line
 //         j % 2, lowest bits first                                                                           (3360 bytes)
+//   iq4_xs: 16 d; the rows' 6 bytes of scales, first bytes first (6 lines of 16 bytes); per 32 columns 256 bytes of nibbles as q4_0 has
+//         them                                                                                               (2176 bytes)
 #pragma once
 #include <cstddef>
 

@@ -47,7 +47,7 @@ constexpr Known group(Format format) {
 
 // All there are. The place in this list is the id, which files hold: new ones come last.
 constexpr auto kKnown = [] {
-  std::array<Known, 64> all;
+  std::array<Known, 65> all;
   std::size_t count = 0;
   const auto add = [&](const Known& known) { all.at(count++) = known; };
   const auto add_groups = [&](char suffix) {
@@ -81,6 +81,7 @@ constexpr auto kKnown = [] {
   for (const std::uint32_t block : {32u, 64u, 128u}) add(group(Format::w(4, block, "zr")));
   add(named(Format::q4_0_tile, "q4_0_tile", kPrivateTypes + 3));
   add(named(Format::w4_outliers, "w4_outliers", kPrivateTypes + 4));
+  add(named(Format::iq4_xs, "iq4_xs", 23));
   if (count != all.size()) throw "the array is not full";
   return all;
 }();
@@ -91,7 +92,11 @@ constexpr auto kFormats = [] {
   return formats;
 }();
 
-constexpr std::array<float, kCodes> kIq4Nl{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr auto kIq4 = [] {
+  std::array<float, kCodes> values;
+  std::ranges::copy(kIq4Values, values.begin());
+  return values;
+}();
 // Sign, two bits of exponent (bias 1), one of fraction.
 constexpr std::array<float, kCodes> kFp4{0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 constexpr std::array<float, kCodes> kNf4{-1.0f,
@@ -154,9 +159,10 @@ std::optional<Format> format_of_gguf_type(std::uint32_t type) {
 }
 
 const std::array<float, kCodes>* code_table(Format format) {
+  if (format.family != Format::Family::table) return nullptr;
   switch (format.values) {
     case Format::Values::iq4_nl:
-      return &kIq4Nl;
+      return &kIq4;
     case Format::Values::fp4:
       return &kFp4;
     case Format::Values::nf4:

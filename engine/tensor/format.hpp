@@ -17,7 +17,7 @@ struct Format {
   enum class Family : std::uint8_t {
     plain,    // one number per element
     block,    // a scale, then integers: q4_0, q8_0
-    k_quant,  // scales (and minima) of runs within a block, then integers: q4_k, q5_k, q6_k
+    k_quant,  // scales (and minima) of runs within a block, and integers: q4_k, q5_k, q6_k, iq4_xs
     nibbles,  // q4_0 without its scales, which are an operand of their own, f16 [N, K/32]
     group,    // w<bits>g<block>[z][r]: a scale, the zero point (z), the codes; with r all blocks of a row have one scale (and zero point)
     table,    // as q4_0, but a code names one of 16 values
@@ -55,7 +55,7 @@ struct Format {
   static constexpr Format kv(std::uint8_t key_bits, Values values) {
     return {Family::kv, key_bits, 1, static_cast<std::uint8_t>(1 - key_bits / 8), false, false, values};
   }
-  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, fp4, nf4, q4_0_tile, w4_outliers, int8_fp8,
+  static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, iq4_xs, fp4, nf4, q4_0_tile, w4_outliers, int8_fp8,
       int4_fp8, int8_e5m2, int4_e5m2, index32;
 
   // Inlined always: files of several instruction sets use these, and no copy of one may be linked into another.
@@ -90,6 +90,7 @@ inline constexpr Format Format::q5_k{Family::k_quant, 5, 256, 16, false, false, 
 inline constexpr Format Format::q6_k{Family::k_quant, 6, 256, 18, false, false, Values::integers};
 inline constexpr Format Format::q4_nibbles{Family::nibbles, 4, 32, 0, false, false, Values::integers};
 inline constexpr Format Format::iq4_nl{Family::table, 4, 32, 2, false, false, Values::iq4_nl};
+inline constexpr Format Format::iq4_xs{Family::k_quant, 4, 256, 8, false, false, Values::iq4_nl};
 inline constexpr Format Format::fp4{Family::table, 4, 32, 2, false, false, Values::fp4};
 inline constexpr Format Format::nf4{Family::table, 4, 32, 2, false, false, Values::nf4};
 inline constexpr Format Format::q4_0_tile{Family::tile, 4, 2, 2, false, false, Values::integers};  // blocks: of a row by itself
@@ -117,8 +118,10 @@ inline std::strong_ordering operator<=>(Format a, Format b) { return format_id(a
 std::uint32_t gguf_type_id(Format format);
 std::optional<Format> format_of_gguf_type(std::uint32_t type);
 
-// The values at scale 1, by code: of iq4_nl (GGUF's), fp4 (E2M1) and nf4 (QLoRA's); nullptr for families without a table.
+// The values at scale 1, by code: of iq4_nl (GGUF's), fp4 (E2M1) and nf4 (QLoRA's); nullptr for other families.
 inline constexpr std::size_t kCodes = 16;
+// Those of iq4_nl and iq4_xs.
+inline constexpr std::int8_t kIq4Values[kCodes]{-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 const std::array<float, kCodes>* code_table(Format format);
 
 }  // namespace vitro

@@ -144,7 +144,8 @@ def _gate_up(s, w, p):
     return np.split(w[p + "ffn_up.weight"], 2) if s.joined else (w[p + "ffn_gate.weight"], w[p + "ffn_up.weight"])
 
 
-def write_gguf(model, path):
+def write_gguf(model, path, packed=None):
+    """packed: of some weights what the file holds in their place, {name: (bytes of rows, type of GGUF)}."""
     s = model.shape
     writer = gguf.GGUFWriter(str(path), s.arch)
     writer.add_block_count(s.layers)
@@ -184,7 +185,8 @@ def write_gguf(model, path):
     writer.add_add_space_prefix(False)
     writer.add_add_bos_token(True)
     for name, value in model.weights.items():
-        writer.add_tensor(name, value)
+        data, kind = (packed or {}).get(name, (value, None))
+        writer.add_tensor(name, data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

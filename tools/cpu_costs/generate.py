@@ -47,7 +47,8 @@ PASS, TILE_WEIGHTS = "register_pass<{step}, {weights}, {quarters}, {rows}>", {"i
                                                                              "int8.q8_0": "CodeWeights<8, false, 32>"}
 BATCHES = {2: "macs_per_cycle_batch", 4: "macs_per_cycle_batch_4", 8: "macs_per_cycle_batch_8"}  # rows of a pass: key of its rates
 K_COLUMNS = 256  # of a block of a K-quant: a loop over eight times 32 columns inside the one over blocks, which unpacks scales
-K_LOOPS = {f"int8.q{bits}_k": f"tiles::k_pass<{{target}}, tiles::Q{bits}K, {{rows}}>" for bits in (4, 5, 6)}
+K_LOOPS = {f"int8.{name}": f"tiles::k_pass<{{target}}, tiles::{form}, {{rows}}>"
+           for name, form in (("q4_k", "Q4K"), ("q5_k", "Q5K"), ("q6_k", "Q6K"), ("iq4_xs", "Iq4Xs"))}
 SUMS = {  # of weighted rows (accumulate), one activation row at a time: (function, multiplies, multiply-adds of one step)
     "float.f32.accumulate": ("lanes::placed_weighted<Vector, float>", FLOAT_MACS, 16 * 4),
     "float.f16.accumulate": ("lanes::placed_weighted<Vector, Half>", FLOAT_MACS, 16 * 4),

@@ -2,7 +2,9 @@
 //   widened(const std::byte*): 16 int8 -> Ints
 // Scales are exact: a binary16 times an integer of up to 8 bits.
 #pragma once
+#include "engine/kernels/common/block_rows.hpp"
 #include "engine/kernels/common/code_tiles.hpp"
+#include "engine/tensor/format.hpp"
 
 namespace vitro::tiles {
 
@@ -128,6 +130,39 @@ struct Q6K {
 #pragma GCC unroll 8
       for (int m = 0; m < M; ++m) acc[m] = fma(T::to_floats(ints[m]), scale * V::all(k.x.scales[at + m]), acc[m]);
     }
+  }
+};
+
+// Nibbles as in q4_0 that name values of a table.
+template <class T>
+struct Iq4Xs {
+  using V = typename T::V;
+  static constexpr std::size_t kHead = 32 + 6 * kTileRows, kBlock = 4 * kLine, kBytes = kHead + kBlocks * kBlock;
+  V d;
+  typename T::ValueRegister table = T::value_register(kIq4Values);
+  std::byte scales[kBlocks * kTileRows];
+
+  // A row's two bytes of upper bits come first, a pair of bits for each block; then a nibble for each.
+  [[gnu::always_inline]] explicit Iq4Xs(const std::byte* w) : d(V::load(reinterpret_cast<const Half*>(w))) {
+    const std::byte *upper = w + 32, *lower = upper + 2 * kTileRows;
+#pragma GCC unroll 8
+    for (int b = 0; b < kBlocks; ++b) {
+      const auto low = block_rows::load(lower + kTileRows * (b / 2)) >> 4 * (b % 2) & 15;
+      const auto high = block_rows::load(upper + kTileRows * (b / 4)) >> 2 * (b % 4) & 3;
+      const auto scale = (low | high << 4) - 32;
+      __builtin_memcpy(scales + kTileRows * b, &scale, sizeof scale);
+    }
+  }
+
+  template <int M>
+  [[gnu::always_inline]] inline void add(V (&acc)[M], const std::byte* w, int b, const KRows& k, std::size_t at) const {
+    typename T::Ints ints[M];
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) ints[m] = T::all(T::kQuantsOffset / 8 * k.x.corrections[at + m]);
+    Values<T>{table, 1}.dot(ints, w, k.x.quants + 32 * at);
+    const V scale = d * T::to_floats(T::widened(scales + kTileRows * b));
+#pragma GCC unroll 8
+    for (int m = 0; m < M; ++m) acc[m] = fma(T::to_floats(ints[m]), scale * V::all(k.x.scales[at + m]), acc[m]);
   }
 };
 

@@ -149,6 +149,8 @@ struct KernelSet {
   void (*tiles_q5_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // q6_k: acc = fma(float(dot), (d * sc) * d_x, acc) with the exact dot product of 16 integers from -32 to 31.
   void (*tiles_q6_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
+  // iq4_xs: the same of values that 32 nibbles name.
+  void (*tiles_iq4_xs)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // Formats of integer codes, by dot products: groups of 16 rows in Layout::tiled, or unpacked (`form.stored_bits` is 8).
   void (*code_dots)(const CodeForm& form, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
   // What code_dots() leaves out of w4_outliers: y[b * y_stride + row] = fma(e v, x[b * columns + position], y) for the row's outliers in

@@ -57,6 +57,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.tiles_q4_k = tiles::multiply_k<T, tiles::Q4K>;
   set.tiles_q5_k = tiles::multiply_k<T, tiles::Q5K>;
   set.tiles_q6_k = tiles::multiply_k<T, tiles::Q6K>;
+  set.tiles_iq4_xs = tiles::multiply_k<T, tiles::Iq4Xs>;
   set.code_dots = tiles::code_dots<T>;
   set.add_outliers = outliers::add<V>;
   set.unpack_planes = tiles::unpack_planes<T>;

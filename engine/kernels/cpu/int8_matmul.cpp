@@ -61,6 +61,7 @@ KRows k_rows(const Int8Rows& x, Format weights) {
     for (std::size_t b = 0; b < blocks; ++b) offsets[b] = x.scales[b] * (static_cast<float>(x.corrections[b]) * 0.125f);
     return {x, offsets, nullptr};
   }
+  if (weights != Format::q6_k) return {x, nullptr, nullptr};
   auto* starts = scratch<std::int32_t>(Scratch::e, 2 * blocks);
   for (std::size_t b = 0; b < 2 * blocks; ++b) {
     std::int32_t sum = 0;
@@ -144,6 +145,7 @@ class Int8Matmul {
     if (w_.format == Format::q4_k) return set_.tiles_q4_k(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q5_k) return set_.tiles_q5_k(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q6_k) return set_.tiles_q6_k(tiles, groups, k_, y, y_stride);
+    if (w_.format == Format::iq4_xs) return set_.tiles_iq4_xs(tiles, groups, k_, y, y_stride);
     if (w_.format == Format::q8_0) return set_.tiles_q8_0(tiles, groups, x_, y, y_stride);
     if (values_) return set_.tiles_values(*values_, tiles, groups, x_, y, y_stride);
     set_.tiles_q4_0(tiles, groups, x_, y, y_stride);

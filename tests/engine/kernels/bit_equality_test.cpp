@@ -78,7 +78,7 @@ TEST(BitEquality, every_set_equals_portable_on_random_products_of_codes) {
 TEST(BitEquality, every_matmul_format_with_long_rows_and_batches) {
   Rng rng(8);
   for (const Format format :
-       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
+       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs}) {
     for (const std::uint32_t batch : {1u, 2u, 3u, 7u, 8u, 13u, 17u}) {
       expect_equal_bits(matmul_call(rng, format, Layout::rows, variant::kFloat, {37, 768, batch}), std::string(to_string(format)));
       if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
@@ -154,7 +154,7 @@ TEST(BitEquality, rows_in_places_give_the_bits_of_rows_in_order) {
 TEST(BitEquality, accumulate_of_every_format_with_long_rows) {
   Rng rng(11);
   for (const Format format :
-       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k}) {
+       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs}) {
     for (const std::uint32_t n : {1u, 7u, 8u, 9u, 64u, 131u}) {
       KernelCall call;
       call.op = ops::Accumulate{};

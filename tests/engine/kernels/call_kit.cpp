@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/quant/group_formats.hpp"
+#include "engine/quant/k_tiles.hpp"
 #include "engine/quant/tile_groups.hpp"
 #include "engine/quant/tiles.hpp"
 
@@ -72,9 +73,9 @@ void fill(const View& view, Rng& rng, double scale) {
     for (std::size_t b = 0; b < row_bytes(view.format, k); ++b) out[b] = static_cast<std::byte>(rng.next());
     // Keep the fp16 scales finite and of the size of trained weights: their top byte is set to that of 2^-7.
     for (std::size_t b = 0; b < row_bytes(view.format, k); b += block) {
-      const std::vector<std::size_t> tops = view.format == Format::q6_k        ? std::vector<std::size_t>{209}
-                                            : view.format == Format::q4_0_tile ? std::vector<std::size_t>{1}
-                                                                               : std::vector<std::size_t>{1, 3};
+      const std::vector<std::size_t> tops = view.format == Format::q6_k    ? std::vector<std::size_t>{209}
+                                            : has_minima(view.format) ? std::vector<std::size_t>{1, 3}
+                                                                      : std::vector<std::size_t>{1};
       for (const std::size_t at : tops) out[b + at] = std::byte{0x20};
     }
   }

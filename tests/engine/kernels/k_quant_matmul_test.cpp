@@ -60,9 +60,32 @@ float q6_k_product(const std::byte* row, const Quantised& x, std::size_t columns
   return acc;
 }
 
+float iq4_xs_product(const std::byte* row, const Quantised& x, std::size_t columns) {
+  float acc = 0;
+  for (std::size_t c = 0; c < columns; c += kBlock) {
+    const std::byte* block = row + c / kSuperBlock * 136;
+    const std::size_t group = c % kSuperBlock / kBlock;
+    const int upper = (byte_at(block, 2) | byte_at(block, 3) << 8) >> 2 * group & 3;
+    const int lower = byte_at(block, 4 + group / 2) >> 4 * (group % 2) & 15;
+    int dot = 0;
+    for (std::size_t i = 0; i < kBlock; ++i) {
+      const int both = byte_at(block, 8 + 16 * group + i % 16);
+      dot += kIq4Values[i < 16 ? both & 15 : both >> 4] * x.quants[c + i];
+    }
+    const auto scale = static_cast<float>((upper << 4 | lower) - 32);
+    acc = std::fma(static_cast<float>(dot), half_at(block) * scale * x.scales[c / kBlock], acc);
+  }
+  return acc;
+}
+
+float k_product(Format format, const std::byte* row, const Quantised& x, std::size_t columns) {
+  if (format == Format::q6_k) return q6_k_product(row, x, columns);
+  return format == Format::iq4_xs ? iq4_xs_product(row, x, columns) : k45_product(format, row, x, columns);
+}
+
 TEST(KProducts, every_set_and_layout_makes_what_the_contract_says) {
   Rng rng(41);
-  for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k}) {
+  for (const Format format : {Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs}) {
     for (const std::uint32_t batch : {1u, 2u, 3u, 5u, 8u, 15u}) {
       const std::uint32_t n = kTileRows * (1 + static_cast<std::uint32_t>(rng.below(3))), k = 256 * (1 + batch % 3);
       const KernelCall in_rows = matmul_call(rng, format, Layout::rows, variant::kInt8, {n, k, batch});
@@ -72,7 +95,7 @@ TEST(KProducts, every_set_and_layout_makes_what_the_contract_says) {
         const Quantised row = quantise(x.as<float>() + b * k, k, kBlock);
         for (std::uint32_t r = 0; r < n; ++r) {
           const std::byte* weights = w.data() + r * row_bytes(format, k);
-          expected.push_back(format == Format::q6_k ? q6_k_product(weights, row, k) : k45_product(format, weights, row, k));
+          expected.push_back(k_product(format, weights, row, k));
         }
       }
       for (const KernelSet* set : kernel_sets()) {

@@ -40,7 +40,7 @@ def main(path):
         for name, kind in (("f16", Type.F16), ("bf16", Type.BF16), ("q8_0", Type.Q8_0), ("q4_0", Type.Q4_0)):
             record(out, "quantise/" + name, values, quants.quantize(values, kind))
         for name, kind in (("q8_0", Type.Q8_0), ("q4_0", Type.Q4_0), ("q4_k", Type.Q4_K), ("q5_k", Type.Q5_K), ("q6_k", Type.Q6_K),
-                           ("iq4_nl", Type.IQ4_NL)):
+                           ("iq4_nl", Type.IQ4_NL), ("iq4_xs", Type.IQ4_XS)):
             elements, size = GGML_QUANT_SIZES[kind]
             blocks = rng.integers(0, 256, (12, size), dtype=np.uint8)
             scales = rng.standard_normal((12, 2)).astype("<f2").view(np.uint8)  # finite: random bits may be NaN

@@ -89,6 +89,7 @@ const std::vector<Expected> kExpected{
     {"w4g128zr", Family::group, 4, 128, 67, 'b', 0x56544c80},
     {"q4_0_tile", Family::tile, 4, 2, 3, '-', 0x56540003},
     {"w4_outliers", Family::mixed, 4, 32, 16, 'r', 0x56540004},
+    {"iq4_xs", Family::k_quant, 4, 256, 136, '-', 23},
 };
 // clang-format on
 

@@ -84,7 +84,7 @@ def test_every_core_has_prices_of_every_set_with_their_source(core):
             rates = tree[name][kernel_set]
             codes = [*code_names(), "w4_outliers"] if kernel_set == generate.CODE_SET else []
             sums = {f"{format}.accumulate" for format in ("f32", "f16", "q4_0")} if name == "macs_per_cycle" else set()
-            k_quants = set() if large else {"q4_k", "q5_k", "q6_k"}
+            k_quants = set() if large else {"q4_k", "q5_k", "q6_k", "iq4_xs"}
             assert set(rates["int8"]) == {"q4_0", "q8_0", *k_quants, *codes, *(sums & {"q4_0.accumulate"})}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes and not large else set())
             attended = {f"{name}.attention" for name in ("f32", "f16", *generate.KV_FORMATS)}

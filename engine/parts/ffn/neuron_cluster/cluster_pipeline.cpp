@@ -82,12 +82,14 @@ Task<void> ClusterPipeline::settle() {
   }
 }
 
-// A unit works its chains off in their order, so what its last product quantised is at hand for the next one of the same activations.
-void ClusterPipeline::note_activations(Chain& chain, std::uint32_t& last) {
+// A core works its chains off in their order, so what its last product quantised is at hand for the next one of the same activations. A
+// graph is launched again with other activations: its calls have no number. last: null for a unit that is no core.
+void ClusterPipeline::note_activations(Chain& chain, std::uint32_t* last) {
   for (KernelCall& call : chain) {
+    if (last == nullptr) call.activations = 0;
     if (call.activations == 0) continue;
-    call.quantised_before = call.activations == last;
-    last = call.activations;
+    call.quantised_before = call.activations == *last;
+    *last = call.activations;
   }
 }
 
@@ -124,7 +126,7 @@ Task<void> ClusterPipeline::compute(Layer* layer, ComputeUnit* unit, std::uint32
     const std::vector<Landed> landed = take_landed(clusters);
     if (!landed.empty()) chain.push_back(store_.copy(landed));
     for (const Cluster* cluster : clusters) (gates ? layer->calls.gate : layer->calls.rest)(*cluster, chain);
-    if (unit->caps().kind == UnitKind::core) note_activations(chain, layer->activations[index]);
+    note_activations(chain, needs_no_graph && unit->caps().kind == UnitKind::core ? &layer->activations[index] : nullptr);
     RunResult result;
     std::exception_ptr error;
     if (!chain.empty()) {

@@ -101,7 +101,7 @@ class ClusterPipeline {
   [[noreturn]] void throw_read_error(const Cluster& cluster, const IoResult& result) const;
   Task<void> move(Layer* layer);
   static bool arrived(Layer& layer, Cluster& cluster);  // true: it was the last read that the cluster waits for
-  static void note_activations(Chain& chain, std::uint32_t& last);
+  static void note_activations(Chain& chain, std::uint32_t* last);
   static std::vector<Landed> take_landed(std::span<Cluster* const> clusters);
   void drop_landed(Layer& layer);
   Task<void> guarded(Task<void> task, Layer* layer);

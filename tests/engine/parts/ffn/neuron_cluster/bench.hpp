@@ -89,6 +89,7 @@ struct Scene {
   std::uint32_t io_depth = 4, io_together = 1, unit_depth = 1;
   bool keep_silent = false;
   std::uint32_t activations = 0;  // KernelCall::activations of the gates
+  bool accelerators = false;      // units are no cores
   bool reader_computes = false;  // the core that issues reads is one of the units
   std::optional<std::uint64_t> shuffle;
   std::function<Status(const ReadRequest&)> fault;
@@ -220,6 +221,7 @@ class Bench {
       UnitCaps caps;
       caps.id = UnitId(i);
       caps.name = "cpu" + std::to_string(i);
+      if (setup.accelerators) caps.kind = UnitKind::npu;
       spec.units.push_back(caps);
     }
     spec.phantom = true;

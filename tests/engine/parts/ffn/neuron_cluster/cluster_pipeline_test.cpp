@@ -75,6 +75,21 @@ TEST(ClusterPipeline, each_core_quantises_the_activations_of_a_layer_once) {
   }
 }
 
+// A graph that was made of a call is launched again with other activations: a number would promise the first ones.
+TEST(ClusterPipeline, calls_of_accelerators_do_not_say_what_their_activations_are) {
+  Scene setup;
+  setup.activations = 7;
+  setup.accelerators = true;
+  std::uint32_t gates = 0;
+  setup.seen = [&](const UnitCaps&, const KernelCall& call) {
+    gates += call.is<ops::Matmul>();
+    EXPECT_EQ(call.activations, 0u);
+    EXPECT_FALSE(call.quantised_before);
+  };
+  Bench(setup).layer(0, range(8));
+  EXPECT_EQ(gates, 8u);
+}
+
 TEST(ClusterPipeline, where_nothing_is_read_all_cores_compute) {
   Scene setup;
   setup.neurons = 48;
