@@ -4,7 +4,6 @@
 #pragma once
 #include "engine/kernels/common/block_rows.hpp"
 #include "engine/kernels/common/code_tiles.hpp"
-#include "engine/tensor/format.hpp"
 
 namespace vitro::tiles {
 
