@@ -89,11 +89,10 @@ void compute_nothing_on_shapes(Node& root) {
 // Of the fastest cores: the first cluster's, or the default of hw_models/cpu/core_costs.cpp.
 std::string kernel_set_of(const Node& device) {
   const Node* clusters = device.find_path("cpu.clusters");
-  if (clusters == nullptr || !clusters->is_list() || clusters->items().empty()) return "neon-i8mm";
-  const Node* set = clusters->items().front().find("kernel_set");
-  if (set == nullptr) return "neon-i8mm";
-  const Node* value = set->is_map() ? set->find("value") : set;
-  return value != nullptr && value->is_scalar() ? value->text() : "neon-i8mm";
+  const bool any = clusters != nullptr && clusters->is_list() && !clusters->items().empty();
+  const Node* set = any ? clusters->items().front().find("kernel_set") : nullptr;
+  if (set != nullptr && set->is_map()) set = set->find("value");  // beside its source
+  return set != nullptr && set->is_scalar() ? set->text() : "neon-i8mm";
 }
 
 }  // namespace

@@ -14,8 +14,14 @@ struct Fastest {
 constexpr unsigned kOne = 1u << 1, kTwo = 1u << 2, kThree = 1u << 3, kFour = 1u << 4;
 // x86: `vitro bench kernels`, one thread. NEON: rates of llvm-mca (configs/kernels/cpu-*.yaml), where all large cores agree; of the plain
 // set, which has no instruction for dot products, those of q4_0 beside look-ups.
-constexpr Fastest kFastest[] = {{"portable", kOne}, {"avx2", kOne | kTwo | kThree}, {"avx512", kOne},
-                               {"neon", kOne | kTwo | kThree | kFour},     {"neon-dotprod", kOne | kThree}, {"neon-i8mm", kOne | kThree}};
+constexpr Fastest kFastest[] = {
+    {"portable", kOne},
+    {"avx2", kOne | kTwo | kThree},
+    {"avx512", kOne},
+    {"neon", kOne | kTwo | kThree | kFour},
+    {"neon-dotprod", kOne | kThree},
+    {"neon-i8mm", kOne | kThree},
+};
 
 }  // namespace
 

@@ -53,7 +53,8 @@ struct KernelCall {
   std::int16_t expert = -1;
   // matmul: a number for what its activations hold; products with the same one have the same activations, bit for bit. 0: none.
   std::uint32_t activations = 0;
-  bool quantised_before = false;  // an earlier product on this unit had them, in the same contract: variant::kInt8 keeps what it made
+  // An earlier product on this unit had them, in the same contract: variant::kInt8 and kInt8Tables keep what they made.
+  bool quantised_before = false;
   Method method = Method::automatic;  // matmul, precompute
   Slice slice;
   IndexList rows;  // matmul, glu, select, accumulate: only these rows of the slice, ascending; null means all

@@ -29,7 +29,10 @@ void Matmul::check(const Checker& check) const {
   }
 }
 
-static bool quantises(const KernelCall& call) { return call.variant != variant::kInt8 || !call.quantised_before; }
+// What makes int8 of activations in blocks keeps it for the next product.
+static bool quantises(const KernelCall& call) {
+  return !call.quantised_before || (call.variant != variant::kInt8 && call.variant != variant::kInt8Tables);
+}
 
 void Matmul::count(Counter& c) const {
   const View &w = c.in(0), &x = c.in(1);

@@ -52,6 +52,30 @@ void exchange(const std::byte* first, const std::byte* second, std::byte* low, s
   std::memcpy(high, &odd, sizeof odd);
 }
 
+// A row's nibbles from the file's order to that of chunks, and back.
+template <const Parts& kParts>
+void order_nibbles(const std::byte* file, std::byte* chunks) {
+  if (kParts.as_chunks) {
+    std::memcpy(chunks, file, kNibbles);
+    return;
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Run run = run_of<kParts>(i);
+    exchange(file + run.file, file + run.file + kChunk, chunks + run.low, chunks + run.high);
+  }
+}
+template <const Parts& kParts>
+void restore_nibbles(const std::byte* chunks, std::byte* file) {
+  if (kParts.as_chunks) {
+    std::memcpy(file, chunks, kNibbles);
+    return;
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Run run = run_of<kParts>(i);
+    exchange(chunks + run.low, chunks + run.high, file + run.file, file + run.file + kChunk);
+  }
+}
+
 // Pairs of bits of half a block: word f of four has columns 8f to 8f + 7 of four times 32 columns, 32 columns a pair; then it has four
 // times 8 columns of 32 columns. The way back is the same.
 void exchange_pairs(const std::byte* from, std::byte* to) {
@@ -107,12 +131,7 @@ void pack(const std::byte* const* rows, std::byte* tile) {
   std::byte ordered[kTileRows][kNibbles + kMostHigh];  // as chunks have a row's nibbles and high bits
   for (std::size_t r = 0; r < kTileRows; ++r) {
     for (std::size_t h = 0; h < kParts.half_count; ++h) std::memcpy(tile + 2 * (h * kTileRows + r), rows[r] + kParts.halves[h], 2);
-    const std::byte* nibbles = rows[r] + kParts.nibbles;
-    if (kParts.as_chunks) std::memcpy(ordered[r], nibbles, kNibbles);
-    for (std::size_t i = 0; !kParts.as_chunks && i < 4; ++i) {
-      const Run run = run_of<kParts>(i);
-      exchange(nibbles + run.file, nibbles + run.file + kChunk, ordered[r] + run.low, ordered[r] + run.high);
-    }
+    order_nibbles<kParts>(rows[r] + kParts.nibbles, ordered[r]);
     exchange_high<kParts>(rows[r] + kParts.high, ordered[r] + kNibbles);
   }
   std::size_t at = 0;
@@ -147,12 +166,7 @@ void unpack(const std::byte* tile, std::byte* const* rows) {
     for (std::size_t high = 0; high < kParts.high_bytes(); high += kUnit) {
       std::memcpy(ordered + kNibbles + high, tile + high_line<kParts>(high / kUnit) + r * kUnit, kUnit);
     }
-    if (kParts.as_chunks) std::memcpy(rows[r] + kParts.nibbles, ordered, kNibbles);
-    for (std::size_t i = 0; !kParts.as_chunks && i < 4; ++i) {
-      const Run run = run_of<kParts>(i);
-      std::byte* nibbles = rows[r] + kParts.nibbles + run.file;
-      exchange(ordered + run.low, ordered + run.high, nibbles, nibbles + kChunk);
-    }
+    restore_nibbles<kParts>(ordered, rows[r] + kParts.nibbles);
     exchange_high<kParts>(ordered + kNibbles, rows[r] + kParts.high);
   }
 }

@@ -34,7 +34,7 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Forma
   return {quants, scales, corrections, row_blocks, shape.batch};
 }
 
-// The same of a call, or what this thread made last, if that was of the same activations for such weights.
+// What quantised rows depend on, beside the numbered activations themselves.
 struct Kept {
   std::uint32_t activations;
   const KernelSet* set;
@@ -42,6 +42,7 @@ struct Kept {
   bool look_ups;
   friend bool operator==(const Kept&, const Kept&) = default;
 };
+// quantise() of a call, or what this thread made last, if that was the same.
 Int8Rows quantised(const KernelSet& set, const KernelCall& call, MatmulShape shape, bool look_ups) {
   thread_local Kept kept{};
   thread_local Int8Rows rows{};

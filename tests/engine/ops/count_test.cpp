@@ -45,7 +45,7 @@ TEST(Count, a_product_of_activations_that_were_quantised_before_converts_none) {
     const std::uint64_t first = count(call).conversions;
     EXPECT_EQ(first, variant == variant::kFloat ? 16u * 64 : 3u * 64);
     call.quantised_before = true;
-    EXPECT_EQ(count(call).conversions, variant == variant::kInt8 ? 0 : first) << "kInt8 alone keeps what it made";
+    EXPECT_EQ(count(call).conversions, variant == variant::kInt8 ? 0 : first) << "rows of one scale are made anew";
     if (variant == variant::kInt8Rows) continue;  // the reference has no tally of it
     WorkCounts tally;
     run_reference(with_own_output(call), &tally);
