@@ -35,13 +35,15 @@ class EventQueue {
   bool shuffles() const { return shuffle_.has_value(); }
   Picoseconds next() const { return Picoseconds(line_[kStride + size_ - 1].when); }  // Requires: not empty
 
-  void push(const Event& event) { insert(event, order()); }
+  void push(const Event& event) { add(event.when) = event; }
   // Behind all other events of its time, also those that are pushed later (but not so).
-  void push_last(const Event& event) { insert(event, order() | kBehindAll); }
+  void push_last(const Event& event) { insert(event.when, order() | kBehindAll) = event; }
+  // An event whose label, handle and action the caller sets at once: what was written in small pieces a moment ago is slow to copy.
+  Event& add(Picoseconds when) { return insert(when, order()); }
 
   std::size_t size() const { return size_ + rest_.size(); }
 
-  Event pop() {  // Requires: not empty
+  const Event& pop() {  // Requires: not empty. Lasts until an event is added
     const std::uint32_t slot = line_[kStride + --size_].slot();
     if (size_ == 0 && !rest_.empty()) [[unlikely]]
       refill();
@@ -71,17 +73,21 @@ class EventQueue {
 
   std::uint64_t order() { return shuffle_ ? draw() : sequence_++; }
 
-  void insert(const Event& event, std::uint64_t order) {
+  Event& insert(Picoseconds when, std::uint64_t order) {
     if (free_count_ == 0) [[unlikely]]
       add_slots();
     const std::uint32_t slot = free_[--free_count_];
-    events_[slot] = event;
-    const Key key{event.when.count(), order << kSlotBits | slot};
+    const Key key{when.count(), order << kSlotBits | slot};
     if (size_ == kLine) [[unlikely]]
       spill();
-    if (!rest_.empty() && rest_.front() < key) [[unlikely]]
-      return stand_behind(key);
-    enter(key);
+    if (!rest_.empty() && rest_.front() < key) [[unlikely]] {
+      stand_behind(key);
+    } else {
+      enter(key);
+    }
+    Event& event = events_[slot];
+    event.when = when;
+    return event;
   }
 
   // Requires: no key of rest_ is less, and there is room.

@@ -65,19 +65,25 @@ inline void SimExecutor::wake_at(Picoseconds when) {
   if (!stepping_ && sc_core::sc_is_running()) wake_.notify(to_sc(when - kernel_time()));
 }
 
-void SimExecutor::push(const Event& event) {
-  queue_.push(event);
-  wake_at(event.when);
+inline void SimExecutor::push(Picoseconds when, hw::Label label, std::coroutine_handle<> handle) {
+  Event& event = queue_.add(when);
+  event.label = label;
+  event.handle = handle;
+  wake_at(when);
 }
 
 void SimExecutor::at(Picoseconds when, hw::Label label, hw::Callback action) {
   VITRO_CHECK(when >= device_now(), "a device asked for an event in the past");
-  push({when, label, {}, action});
+  Event& event = queue_.add(when);
+  event.label = label;
+  event.handle = {};
+  event.action = action;
+  wake_at(when);
 }
 
 void SimExecutor::post_at(Picoseconds when, std::coroutine_handle<> handle) {
   ++posts_;
-  push({std::max(when, device_now()), kResume, handle, {}});
+  push(std::max(when, device_now()), kResume, handle);
 }
 
 void SimExecutor::post_last(std::coroutine_handle<> handle) {
@@ -89,19 +95,23 @@ void SimExecutor::post_last(std::coroutine_handle<> handle) {
 
 void SimExecutor::post_result(Picoseconds when, std::coroutine_handle<> handle) {
   ++posts_;
-  push({std::max(when, device_now()), take_in_ ? kResult : kResume, handle, {}});
+  push(std::max(when, device_now()), take_in_ ? kResult : kResume, handle);
 }
 
 inline void SimExecutor::resume(const Event& event) {
+  const std::coroutine_handle<> handle = event.handle;
   if (event.label.kind == kResult.kind) take_in_();
-  event.handle.resume();
+  handle.resume();
 }
 
-inline void SimExecutor::execute(Event& event) {
+inline void SimExecutor::execute(const Event& event) {
   note(event.label);
   if (record_ != nullptr) [[unlikely]]
     record_->steps.emplace_back(PhaseRecord::Event{time_ - record_->begin, event.label});
-  if (!event.handle) return event.action();
+  if (!event.handle) {
+    hw::Callback action = event.action;  // it may add events, one of them in this one's place
+    return action();
+  }
   if (policy_free_ <= time_ && held_.empty()) return resume(event);
   // Kept aside in order: back in the heap, every waiting coroutine would come round at each charge.
   if (held_.full()) [[unlikely]]
@@ -140,7 +150,7 @@ void SimExecutor::step() {
   stepping_ = true;
   try {
     while (!queue_.empty() && (alone_ || queue_.next() <= time_) && !task_->done()) {
-      Event event = queue_.pop();
+      const Event& event = queue_.pop();
       time_ = std::max(time_, event.when);
       execute(event);
     }

@@ -67,12 +67,12 @@ class SimExecutor final : public sc_core::sc_module, public Executor {
 
  private:
   static Picoseconds kernel_time();
-  void push(const Event& event);
+  void push(Picoseconds when, hw::Label label, std::coroutine_handle<> handle);
   void wake_at(Picoseconds when);
   void step();
   void run_to_end(Task<void>& task);
   void drain();  // resumes the policy's waiting coroutines while its core is free
-  void execute(Event& event);
+  void execute(const Event& event);
   void resume(const Event& event);
   void note(hw::Label label) {  // an event, now
     ++events_;

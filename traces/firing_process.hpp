@@ -72,7 +72,7 @@ class FiringProcess {
   };
 
   static constexpr std::uint32_t kWord = 64;       // bits
-  static constexpr std::uint32_t kClassBits = 3;  // of a level's class: an activity is compared with the levels of its own class alone
+  static constexpr std::uint32_t kClassBits = 7;  // of a level's class: an activity is compared with the levels of its own class alone
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   template <class Dice, class Lands>
   void cross(Dice& dice, const Band& band, std::uint32_t first, std::uint32_t step, double skip, double activity, Lands lands) const;

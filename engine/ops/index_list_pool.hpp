@@ -23,6 +23,7 @@ class IndexListPool {
     if (next_ < lists_.size() && lists_[next_].use_count() == 1) {
       std::atomic_thread_fence(std::memory_order_acquire);  // behind what its last holder did
       if (lists_[next_]->capacity() > kLargest) *lists_[next_] = std::vector<std::uint32_t>();  // = {} would keep the memory
+      if (next_ + kAhead < lists_.size()) __builtin_prefetch(lists_[next_ + kAhead].get());  // nobody has touched it for long
       return lists_[next_++];
     }
     List made = std::make_shared<std::vector<std::uint32_t>>();
@@ -38,6 +39,8 @@ class IndexListPool {
   std::size_t kept() const { return lists_.size(); }
 
  private:
+  static constexpr std::size_t kAhead = 4;
+
   std::vector<List> lists_;  // from next_ on, and then from the first on: by when they were taken
   std::size_t next_ = 0;
 };
