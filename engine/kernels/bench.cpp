@@ -9,6 +9,7 @@
 #include "engine/base/hash.hpp"
 #include "engine/base/rng.hpp"
 #include "engine/kernels/bench_attention.hpp"
+#include "engine/kernels/bench_reads.hpp"
 #include "engine/kernels/bench_weights.hpp"
 #include "engine/kernels/compute_function.hpp"
 #include "engine/ops/variants.hpp"
@@ -167,46 +168,45 @@ class Bench {
     return hash.hex();
   }
 
-  // Kernels whose time is the reading of weights, beside every set's read loops over the same bytes.
+  // Kernels whose time is the reading of weights, beside every set's read loops over the same bytes; of scattered rows also beside loops
+  // that only read those rows in the same order.
   void memory_bound(const std::string& name, const Subject& subject) {
     if (!name.starts_with(options_.only)) return;
     const BenchWeights w = weights(subject);
-    const Bytes total = w.copies * w.bytes;
     for (const int threads : {1, 2}) {
       const std::vector<KernelCall> parts = calls(w, subject, 1, threads);
-      std::vector<std::vector<double>> read_rates(kernel_sets().size() * 4);
+      std::vector<BenchRead> streams = stream_reads(w), rows = subject.scattered ? row_reads(w, parts) : std::vector<BenchRead>();
       std::vector<double> rates;
       pass(w, parts, 0, w.copies);  // touches every page and warms the scratch
       for (int i = 0; i < repetitions(); ++i) {
-        std::size_t loop = 0;
-        for (const KernelSet* set : kernel_sets()) {
-          for (const ReadLoop& read : set->reads) {
-            const double time = seconds([&] {
-              on_threads(threads, [&](int thread) {
-                const Bytes share = total / static_cast<Bytes>(threads);
-                sink_ += read.read(w.matrix.data() + static_cast<Bytes>(thread) * share, share);
-              });
-            });
-            read_rates[loop++].push_back(static_cast<double>(total) / time / 1e9);
+        for (std::vector<BenchRead>* reads : {&streams, &rows}) {
+          for (BenchRead& read : *reads) {
+            read.rates.push_back(rate(w, [&] { on_threads(threads, [&](int thread) { sink_ += read.part(thread, threads); }); }));
           }
         }
-        rates.push_back(static_cast<double>(total) / seconds([&] { pass(w, parts, 0, w.copies); }) / 1e9);
+        rates.push_back(rate(w, [&] { pass(w, parts, 0, w.copies); }));
       }
-      const std::string suffix = suffix_of(threads);
-      double limit = 0;
-      std::string best;
-      for (std::size_t i = 0; i < read_rates.size(); ++i) {
-        const double rate = median(read_rates[i]);
-        if (rate <= limit) continue;
-        limit = rate;
-        best = std::string(kernel_sets()[i / 4]->name) + " " + std::string(kernel_sets()[i / 4]->reads[i % 4].name);
+      const std::string suffix = suffix_of(threads), hash = hash_of(parts[0].out[0]);
+      const double limit = add_limit("memory read", streams, name + suffix);
+      add_row(name + suffix, median(rates), "GB/s", limit, hash);
+      if (subject.scattered) {
+        const double row_limit = add_limit("memory read of its rows", rows, name + suffix);
+        add_row(name + suffix + ", beside reading its rows", median(rates), "GB/s", row_limit, hash);
+        continue;
       }
-      rows_.push_back({"memory read (" + best + ") beside " + name + suffix, limit, "GB/s", {}, {}, {}});
-      add_row(name + suffix, median(rates), "GB/s", limit, hash_of(parts[0].out[0]));
-      if (subject.scattered) continue;
       const double per_byte = static_cast<double>(columns(w.matrix)) / static_cast<double>(row_bytes(subject.format, columns(w.matrix)));
-      add_row(name + suffix + ", weights", median(rates) * per_byte, "Gweights/s", limit * per_byte, hash_of(parts[0].out[0]));
+      add_row(name + suffix + ", weights", median(rates) * per_byte, "Gweights/s", limit * per_byte, hash);
     }
+  }
+
+  double rate(const BenchWeights& w, const std::function<void()>& work) const {
+    return static_cast<double>(w.copies * w.bytes) / seconds(work) / 1e9;
+  }
+  // A row with the fastest of the loops. Returns its rate.
+  double add_limit(const std::string& what, const std::vector<BenchRead>& reads, const std::string& beside) {
+    const BenchRead& best = *std::ranges::max_element(reads, {}, [](const BenchRead& read) { return median(read.rates); });
+    rows_.push_back({what + " (" + best.name + ") beside " + beside, median(best.rates), "GB/s", {}, {}, {}});
+    return median(best.rates);
   }
 
   // Weights per second beside those of q4_0: the two take turns of a few matrices, out of memory, so that whatever else the machine does

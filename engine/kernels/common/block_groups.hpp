@@ -4,8 +4,11 @@
 //   Lines, lines(const std::byte* const* rows, std::size_t at): 16 bytes at `at` of each of 16 rows, as four lines of 16 rows x 4 bytes
 //   nibbles(Lines, int line) -> {low, high}
 //   scales(const std::byte* const* rows, std::size_t at) -> V: a binary16 of each
+// and may have
+//   scales_of_16(const std::byte* const* rows, std::size_t at, float (*by_block)[16]): those of 16 blocks of q4_0
 #pragma once
 #include "engine/kernels/common/k_tiles.hpp"
+#include "engine/kernels/common/rows.hpp"
 #include "engine/quant/transpose.hpp"
 
 namespace vitro::tiles {
@@ -21,16 +24,32 @@ concept GathersLines = requires(const std::byte* const* rows) { T::lines(rows, s
   }
 }
 
+// Those of block b of each row. `ahead` keeps those of 16 blocks, where T reads so many at once.
+template <class T>
+[[gnu::always_inline]] inline typename T::V group_scales(const BlockGroup& rows, std::size_t b, std::size_t blocks,
+                                                         float (&ahead)[lanes::kLanes][kTileRows]) {
+  using V = typename T::V;
+  const std::size_t at = b * rows.scale_step, whole = blocks / lanes::kLanes * lanes::kLanes;
+  if constexpr (requires { T::scales_of_16(rows.scales, at, ahead); }) {
+    if (rows.scale_step == lanes::kQ4Bytes && b < whole) {
+      if (b % lanes::kLanes == 0) T::scales_of_16(rows.scales, at, ahead);
+      return V::load(ahead[b % lanes::kLanes]);
+    }
+  }
+  return T::scales(rows.scales, at);
+}
+
 template <class T, template <class> class Form>
 void multiply_group(const BlockGroup& rows, Int8Rows x, float* y) {
   using V = typename T::V;
   const Form<T> form{};
+  alignas(64) float ahead[lanes::kLanes][kTileRows];
   V acc[1] = {V::zero()};
   for (std::size_t b = 0; b < x.blocks; ++b) {
     const std::size_t at = b * rows.quant_step, scales_at = b * rows.scale_step;
     request(rows.next_quants, at, rows.quant_step);
     if (rows.scale_step != rows.quant_step) request(rows.next_scales, scales_at, rows.scale_step);
-    const V scales = T::scales(rows.scales, scales_at);
+    const V scales = group_scales<T>(rows, b, x.blocks, ahead);
     if constexpr (Form<T>::kBlock == kQ4Block) {
       add_block<T, Form, 1>(form, scales, T::lines(rows.quants, at), x, b, acc);
     } else {

@@ -41,6 +41,8 @@ void quantise(const float (&of_rows)[kRows][kLanes], Group& group) {
       (V::load(of_rows[4 * g + i]) * inverse + V::all(lanes::kRoundMagic)).store(shifted);
       __builtin_memcpy(bits[i], shifted, sizeof shifted);
     }
+    // g++ 12 takes registers of 64 bytes apart, number by number, unless it holds the array for memory.
+    if constexpr (sizeof(typename T::Wide) == 64) asm("" : "+m"(bits));
     for (std::size_t j = 0; j < kLanes; ++j) {
       group.fours[g][j] = (bits[0][j] & 255) | (bits[1][j] & 255) << 8 | (bits[2][j] & 255) << 16 | bits[3][j] << 24;
     }

@@ -67,6 +67,12 @@ struct ReadLoop {
   std::uint64_t (*read)(const std::byte* data, std::size_t bytes) = nullptr;
 };
 
+// The same of rows that stand anywhere, `bytes` each.
+struct RowReadLoop {
+  std::string_view name;
+  std::uint64_t (*read)(const std::byte* const* rows, std::size_t count, std::size_t bytes) = nullptr;
+};
+
 // Pointers are aligned to their element, no more. Outputs never overlap inputs unless a member says so. All members are thread-safe.
 struct KernelSet {
   std::string_view name;
@@ -168,6 +174,7 @@ struct KernelSet {
   // What the hardware bounds, for benchmarks: reading, and multiply-adds of `rounds` rounds in registers, which return
   // their number.
   std::array<ReadLoop, 4> reads;
+  std::array<RowReadLoop, 4> row_reads;
   std::uint64_t (*int8_macs)(std::size_t rounds);
   std::uint64_t (*float_macs)(std::size_t rounds);
 };

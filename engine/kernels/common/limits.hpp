@@ -5,6 +5,15 @@
 
 namespace vitro::limits {
 
+// Keeps a loop's work from being optimised away.
+template <class Mixed>
+[[gnu::always_inline]] inline std::uint64_t folded(const Mixed& mixed) {
+  std::uint64_t words[sizeof mixed / 8], all = 0;
+  __builtin_memcpy(words, mixed, sizeof mixed);
+  for (const std::uint64_t w : words) all ^= w;
+  return all;
+}
+
 // Streams: the bytes are read from so many places at once, which spreads them over pages and DRAM banks. Prefetch: how
 // far ahead of each stream a line is requested, 0 for not at all.
 template <class T, int Streams, std::size_t Prefetch>
@@ -30,10 +39,34 @@ std::uint64_t read(const std::byte* data, std::size_t bytes) {
       }
     }
   }
-  std::uint64_t words[sizeof mixed / 8], all = 0;
-  __builtin_memcpy(words, mixed, sizeof mixed);
-  for (const std::uint64_t w : words) all ^= w;
-  return all;
+  return folded(mixed);
+}
+
+// Rows that stand anywhere, `Together` at a time, a line of each in turn; what is left of a row or of their number is not read. Prefetch:
+// into the second-level cache, so many bytes ahead in each row and, at its end, in the row that is read next in its place.
+template <class T, std::size_t Together, std::size_t Prefetch>
+std::uint64_t read_rows(const std::byte* const* rows, std::size_t count, std::size_t bytes) {
+  using Wide = typename T::Wide;
+  constexpr std::size_t kLine = 64, kWides = kLine / sizeof(Wide);
+  Wide mixed[kWides] = {};
+  for (std::size_t first = 0; first + Together <= count; first += Together) {
+    const std::byte* const* const next = first + 2 * Together <= count ? rows + Together : rows;
+    for (std::size_t at = 0; at + kLine <= bytes; at += kLine) {
+      for (std::size_t r = 0; r < Together; ++r) {
+        if constexpr (Prefetch > 0) {
+          lanes::prefetch(at + Prefetch < bytes ? rows[r] + at + Prefetch : next[r] + (at + Prefetch - bytes), 0);
+        }
+#pragma GCC unroll 8
+        for (std::size_t i = 0; i < kWides; ++i) {
+          Wide v;
+          __builtin_memcpy(&v, rows[r] + at + i * sizeof v, sizeof v);
+          mixed[i] ^= v;
+        }
+      }
+    }
+    rows = next;
+  }
+  return folded(mixed);
 }
 
 // Loops over small arrays are unrolled so that the arrays live in registers: otherwise every step would also store.

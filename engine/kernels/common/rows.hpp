@@ -183,9 +183,13 @@ void placed_weighted(PlacedRows<T> w, const float* p, float* acc) {
 
 inline constexpr std::size_t kQ4Block = 32, kQ4Bytes = 18;
 
-// The scales of n <= 16 consecutive blocks. Put together in scalar registers, since the vector ports bound the loop below.
+// The scales of n <= 16 consecutive blocks. Put together in scalar registers, since the vector ports bound the loop below; a V that can do
+// it in a few instructions has scales_of_16(blocks).
 template <class V>
 [[gnu::always_inline]] inline V q4_0_scales(const std::byte* blocks, std::size_t n) {
+  if constexpr (requires { V::scales_of_16(blocks); }) {
+    if (n == kLanes) return V::scales_of_16(blocks);
+  }
   std::uint64_t words[kLanes / 4] = {};
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < n; ++i) {

@@ -69,6 +69,10 @@ constexpr KernelSet make_kernel_set(const char* name) {
                 {"one stream, prefetch", limits::read<T, 1, 4096>},
                 {"four streams", limits::read<T, 4, 0>},
                 {"four streams, prefetch", limits::read<T, 4, 2048>}}};
+  set.row_reads = {{{"one row at a time", limits::read_rows<T, 1, 0>},
+                    {"four rows by turns", limits::read_rows<T, 4, 0>},
+                    {"16 rows by turns", limits::read_rows<T, 16, 0>},
+                    {"16 rows by turns, prefetch", limits::read_rows<T, 16, 512>}}};
   set.int8_macs = limits::int8_macs<T>;
   set.float_macs = limits::float_macs<V>;
   return set;

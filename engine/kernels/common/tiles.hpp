@@ -64,6 +64,17 @@ struct Q4 {
   static constexpr float factor = 1;
   template <int M, class Lines>
   [[gnu::always_inline]] static inline void dot(typename T::Ints (&acc)[M], const Lines& lines, const std::int8_t* x) {
+    if constexpr (M == 1 && requires { T::sum(acc[0], acc[0]); }) {  // two chains, each of half the length
+      auto high = T::all(0);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const auto w = nibbles<T>(lines, j);
+        acc[0] = T::dot(acc[0], w.low, T::four(x + 4 * j));
+        high = T::dot(high, w.high, T::four(x + 16 + 4 * j));
+      }
+      acc[0] = T::sum(acc[0], high);
+      return;
+    }
     add_nibbles<T>(acc, [&](auto& sums) __attribute__((always_inline)) {
 #pragma GCC unroll 4
       for (int j = 0; j < 4; ++j) {

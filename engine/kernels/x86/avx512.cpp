@@ -36,6 +36,18 @@ struct Vector {
     low = {_mm512_permutexvar_ps(both, weights.v)};
     high = {_mm512_permutexvar_ps(_mm512_srli_epi32(both, 4), weights.v)};
   }
+  // Four registers hold the scales of 15 blocks of 9 words each, and the beginning of the last one.
+  static Vector scales_of_16(const std::byte* blocks) {
+    const auto load = [&](int i) { return _mm512_loadu_si512(blocks + 64 * i); };
+    const auto words = [](__m512i first, __m128i which, __m512i second) {
+      return _mm512_castsi512_si128(_mm512_permutex2var_epi16(first, _mm512_castsi128_si512(which), second));
+    };
+    const __m128i low = words(load(0), _mm_setr_epi16(0, 9, 18, 27, 36, 45, 54, 63), load(1));
+    const __m128i high = words(load(2), _mm_setr_epi16(8, 17, 26, 35, 44, 53, 62, 0), load(3));
+    std::int16_t last;
+    __builtin_memcpy(&last, blocks + 15 * lanes::kQ4Bytes, sizeof last);
+    return {_mm512_cvtph_ps(_mm256_set_m128i(_mm_insert_epi16(high, last, 7), low))};
+  }
   static Vector gather(const float* x, const std::byte* positions) {
     const __m512i at = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(positions)));
     return {_mm512_i32gather_ps(at, x, 4)};
@@ -125,6 +137,30 @@ struct Target {
   static Vector scales(const std::byte* const* rows, std::size_t at) {
     return {_mm512_cvtph_ps(_mm256_set_m128i(eight_scales(rows + 8, at), eight_scales(rows, at)))};
   }
+  // Of 16 blocks of q4_0 at once: each row's by itself, then they change places.
+  static void scales_of_16(const std::byte* const* rows, std::size_t at, float (*by_block)[lanes::kLanes]) {
+    __m512 r[16], a[16], b[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; ++i) r[i] = Vector::scales_of_16(rows[i] + at).v;
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) a[i] = _mm512_unpacklo_ps(r[i], r[i + 1]), a[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    const auto low = [](__m512 x, __m512 y) { return _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(x), _mm512_castps_pd(y))); };
+    const auto high = [](__m512 x, __m512 y) { return _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(x), _mm512_castps_pd(y))); };
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+      b[i] = low(a[i], a[i + 2]), b[i + 1] = high(a[i], a[i + 2]);
+      b[i + 2] = low(a[i + 1], a[i + 3]), b[i + 3] = high(a[i + 1], a[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {  // lane l of b[4 g + k]: block 4 l + k of rows 4 g to 4 g + 3
+      const __m512 first = _mm512_shuffle_f32x4(b[k], b[4 + k], 0x44), second = _mm512_shuffle_f32x4(b[8 + k], b[12 + k], 0x44);
+      const __m512 third = _mm512_shuffle_f32x4(b[k], b[4 + k], 0xee), fourth = _mm512_shuffle_f32x4(b[8 + k], b[12 + k], 0xee);
+      _mm512_store_ps(by_block[k], _mm512_shuffle_f32x4(first, second, 0x88));
+      _mm512_store_ps(by_block[4 + k], _mm512_shuffle_f32x4(first, second, 0xdd));
+      _mm512_store_ps(by_block[8 + k], _mm512_shuffle_f32x4(third, fourth, 0x88));
+      _mm512_store_ps(by_block[12 + k], _mm512_shuffle_f32x4(third, fourth, 0xdd));
+    }
+  }
   static NibblePair halves(__m512i both) {
     const __m512i mask = _mm512_set1_epi8(15);
     return {_mm512_and_si512(both, mask), _mm512_and_si512(_mm512_srli_epi16(both, 4), mask)};
@@ -140,6 +176,7 @@ struct Target {
     asm("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(w), "v"(x));
     return acc;
   }
+  static Ints sum(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
   static Vector to_floats(Ints v) { return {_mm512_cvtepi32_ps(v)}; }
 
   using ValueRegister = __m512i;

@@ -81,7 +81,9 @@ TEST_F(CallVariantsTest, a_contract_that_an_accelerators_weights_lack_is_that_of
   options.accelerator_matmul = variant::kInt8Tables;
   start(tiny_dense(), 1, 2, options, Format::q8_0);
   for (const Call& c : calls()) {
-    if (is_product(c)) EXPECT_EQ(c.call.variant, variant::kInt8) << describe(c.call);
+    if (is_product(c)) {
+      EXPECT_EQ(c.call.variant, variant::kInt8) << describe(c.call);
+    }
   }
 }
 

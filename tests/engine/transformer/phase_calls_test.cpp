@@ -15,7 +15,9 @@ void expect_same(const View& a, const View& b) {
 template <class List>
 void expect_same_contents(const List& a, const List& b) {
   ASSERT_EQ(a == nullptr, b == nullptr);
-  if (a != nullptr) EXPECT_EQ(a->size(), b->size());
+  if (a != nullptr) {
+    EXPECT_EQ(a->size(), b->size());
+  }
 }
 
 void expect_same(const KernelCall& a, const KernelCall& b) {
@@ -33,7 +35,9 @@ void expect_same(const KernelCall& a, const KernelCall& b) {
   const WorkCounts work = count(a), other = count(b);
   EXPECT_EQ(std::tie(work.read, work.written, work.macs, work.elementwise, work.row_runs),
             std::tie(other.read, other.written, other.macs, other.elementwise, other.row_runs));
-  if (a.is<ops::Sample>()) EXPECT_EQ(a.get<ops::Sample>().temperature, b.get<ops::Sample>().temperature);
+  if (a.is<ops::Sample>()) {
+    EXPECT_EQ(a.get<ops::Sample>().temperature, b.get<ops::Sample>().temperature);
+  }
 }
 
 void expect_same(const UnitQueues& a, const UnitQueues& b) {
@@ -122,7 +126,9 @@ TEST_F(PhaseCallsTest, phases_of_experts_are_always_built) {
     for (const Phase& phase : phases_) {
       const std::uint64_t before = calls.repeated();
       expect_same(calls.of(phase, step_, shares_), builder_->build(phase, step_, shares_));
-      if (phase.routed) EXPECT_EQ(calls.repeated(), before);
+      if (phase.routed) {
+        EXPECT_EQ(calls.repeated(), before);
+      }
     }
   }
   EXPECT_GT(calls.repeated(), 0u) << "attention does not depend on experts";

@@ -91,7 +91,9 @@ TEST_F(PlacedRows, of_scales_that_are_no_numbers_are_the_cores_in_fp16) {
     std::memcpy(scale, &infinite, sizeof infinite);
     const Result<MatmulForm> form = hexagon::rows_form(call);
     EXPECT_EQ(form.ok(), rows.variant == variant::kInt8);
-    if (!form.ok()) EXPECT_THAT(form.status().message, testing::HasSubstr("finite scales"));
+    if (!form.ok()) {
+      EXPECT_THAT(form.status().message, testing::HasSubstr("finite scales"));
+    }
   }
 }
 

@@ -211,7 +211,9 @@ TEST(ShadowBytes, are_what_a_list_of_bytes_would_say) {
       ASSERT_EQ(run.begin, at);
       for (; at < run.end; ++at) {
         ASSERT_EQ(run.holds.kind, plain[at].kind);
-        if (run.holds.kind == Holds::Kind::from_file) ASSERT_EQ(run.holds.from + (at - run.begin), plain[at].from);
+        if (run.holds.kind == Holds::Kind::from_file) {
+          ASSERT_EQ(run.holds.from + (at - run.begin), plain[at].from);
+        }
       }
     }
     ASSERT_EQ(at, end);
