@@ -14,7 +14,7 @@ namespace vitro {
 class IndexListPool {
  public:
   using List = std::shared_ptr<std::vector<std::uint32_t>>;
-  static constexpr std::size_t kKept = 1024;     // lists that it remembers; beyond them each is made anew
+  static constexpr std::size_t kKept = 512;      // lists that it remembers; beyond them each is made anew
   static constexpr std::size_t kLargest = 1024;  // indices; the memory of a larger list is given back when the list is taken again
 
   // Its elements are whatever they were. What was taken is nobody else's until the last holder drops it.

@@ -1,8 +1,10 @@
 // The device's cache of its logical-to-physical map: reads outside its reach pay for fetching a map page first.
 #pragma once
 #include <cstdint>
+#include <iterator>
 #include <list>
 #include <unordered_map>
+#include <utility>
 
 #include "engine/base/rng.hpp"
 #include "engine/base/units.hpp"
@@ -28,12 +30,16 @@ class MapCache {
       order_.splice(order_.begin(), order_, found->second);
       return false;
     }
-    if (where_.size() == capacity_) {
-      where_.erase(order_.back());
-      order_.pop_back();
+    if (where_.size() < capacity_) {
+      order_.push_front(segment);
+      where_[segment] = order_.begin();
+      return true;
     }
-    order_.push_front(segment);
-    where_[segment] = order_.begin();
+    auto entry = where_.extract(order_.back());  // its memory is the newcomer's
+    order_.splice(order_.begin(), order_, std::prev(order_.end()));
+    order_.front() = segment;
+    entry.key() = segment;
+    where_.insert(std::move(entry));
     return true;
   }
 
