@@ -156,7 +156,7 @@ TEST_F(HexagonRun, float16_models_run_in_the_matrix_units_contract) {
   EXPECT_EQ(whole["counts"]["hexagon_operators"], kTokens * 4 * 7);
   EXPECT_EQ(whole["counts"]["hexagon_requests"], kTokens * 4 * 4);
   EXPECT_GT(whole["counts"]["hexagon_hvx_packets"], 10000);
-  const Json lost = run_with({{kStruck, Fault::die_computing}, {kStruck + 1, Fault::corrupt_result}});
+  const Json lost = run_with({{kStruck, Fault::die}, {kStruck + 1, Fault::corrupt_result}});
   EXPECT_EQ(lost["tokens"], cpu["tokens"]);
   EXPECT_THAT(lost["notes"].get<std::vector<std::string>>(), Contains(HasSubstr("was stopped")));
   if (few_cases()) return;
