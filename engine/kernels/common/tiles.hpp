@@ -6,7 +6,8 @@
 //   dot(Ints, Quants or Nibbles, Four), to_floats(Ints); opaque(weights), for limits.hpp
 //   value_register(const std::int8_t (&)[16]), values(const std::byte*, ValueRegister) -> {low, high} Quants that nibbles name
 //   kBatch: activation rows whose sums a pass keeps in registers
-// T may have Pairs, narrower sums of nibbles over 32 columns: no_pairs(), dot(Pairs, Nibbles, Four), add_pairs(Ints, Pairs)
+// T may have Pairs, narrower sums of nibbles over 32 columns: no_pairs(), dot(Pairs, Nibbles, Four), add_pairs(Ints, Pairs); and
+// sum(Ints, Ints), if its dot() takes so long that one row's sums had better be two
 #pragma once
 #include "engine/kernels/common/lanes.hpp"
 
