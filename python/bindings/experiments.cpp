@@ -232,7 +232,8 @@ std::string bench_run(const std::string& source, const std::string& name, const 
   return Json{{"result", std::move(result)}, {"wall_s", seconds}, {"peak_rss_bytes", usage.ru_maxrss * 1024}}.dump();
 }
 
-std::string bench(const std::string& kind, bool smoke, const std::string& root) {
+// only: of the kernels, rows whose name begins with it.
+std::string bench(const std::string& kind, bool smoke, const std::string& root, const std::string& only) {
   const HostExecutor clock;
   std::vector<BenchRow> measured;
   if (kind == "sim") {
@@ -241,7 +242,11 @@ std::string bench(const std::string& kind, bool smoke, const std::string& root) 
   } else if (kind == "kernels") {
     BenchOptions options;
     options.smoke = smoke;
+    options.only = only;
     measured = bench_kernels(options, clock);
+    if (measured.empty()) {
+      throw ConfigError("bench: no row of the kernels begins with \"" + only + "\" (expected for example \"matvec q4_0\")");
+    }
   } else {
     throw ConfigError("bench: \"" + kind + "\" is not known (expected kernels or sim)");
   }
@@ -283,7 +288,8 @@ void bind_experiments(py::module_& m) {
   m.def("plan_facts", &plan_facts_text, py::arg("tree"));
   m.def("plan_profile", &plan_profile_text, py::arg("request"), free_gil);
   m.def("bench_run", &bench_run, py::arg("path"), py::arg("name"), py::arg("overrides"), free_gil);
-  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), py::arg("root") = "", free_gil);
+  m.def("bench", &bench, py::arg("kind"), py::arg("smoke"), py::arg("root") = "", py::arg("only") = "",
+        free_gil);
 }
 
 }  // namespace vitro

@@ -18,12 +18,13 @@ _OFFLOADED = ("offload_7b", "offload_47b")  # in experiments/benchmarks: half of
 _PLANNED = {"pi2_47b": "pi2 mixtral off50"}  # likewise, by the words of a run of the reproduction
 
 
-def rows(kind, *, smoke=False, progress=None):
-    """-> [{"name", "value", "unit", "limit", "fraction_of_limit"}]; limit is None where nothing physical bounds the row."""
+def rows(kind, *, smoke=False, only="", progress=None):
+    """-> [{"name", "value", "unit", "limit", "fraction_of_limit"}]; limit is None where nothing physical bounds the row. only: of the
+    kernels, rows whose name begins with it."""
     if kind not in KINDS:
         raise ConfigError(f'bench: there is no "{kind}" (expected {", ".join(KINDS)})')
     if kind == "kernels":
-        return process.call("bench", kind, smoke, progress=progress)
+        return process.call("bench", kind, smoke, "", only, progress=progress)
     if kind == "sim":
         return _sim(smoke, progress)
     with tempfile.TemporaryDirectory() as folder:

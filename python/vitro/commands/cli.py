@@ -10,6 +10,7 @@ from ..base.options import Json, Plugins
 
 def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|engine]")] = None,
           smoke: Annotated[bool, typer.Option("--smoke", help="A few iterations, to see that it works.")] = False,
+          only: Annotated[str, typer.Option(metavar="BEGINNING", help="Of `kernels`, the rows whose name begins with this.")] = "",
           record: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Write the values of each round, with machine and "
                                                          "commit.")] = None,
           against: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Compare with such a file, by turns with its build where "
@@ -27,6 +28,8 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
 
         vitro bench
 
+        vitro bench kernels --only "matvec q4_0"
+
         vitro bench kernels --json
 
         vitro bench sim --record before.json
@@ -34,11 +37,13 @@ def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|en
         vitro bench sim --against before.json
     """
     from . import bench as benchmarks
+    if only and (kind != "kernels" or record or against):
+        raise typer.BadParameter("can only be used with `kernels`, without --record and --against", param_hint="--only")
     kinds = [kind] if kind else list(benchmarks.KINDS)
 
     def measured(name):
         with terminal.progress(f"bench {name}") as report:
-            return benchmarks.rows(name, smoke=smoke, progress=report)
+            return benchmarks.rows(name, smoke=smoke, only=only, progress=report)
     if record or against:
         from . import bench_rounds
         if bench_rounds.main([kind] if kind else [], smoke, rounds or 5, record, against, measured, as_json):

@@ -201,6 +201,14 @@ def test_bench_smoke(native, kind):
     assert all(row["fraction_of_limit"] > 0 for row in rows if row["limit"])
 
 
+def test_bench_measures_the_kernels_that_are_asked_for(native):
+    rows = native("bench", "kernels", "--smoke", "--only", "neurons: matvec q4_0", "--json").json["rows"]
+    assert {"neurons: matvec q4_0" in row["name"] for row in rows} == {True} and len(rows) == 8, "with two limits, of one and two threads"
+    missing, elsewhere = native("bench", "kernels", "--only", "q4"), native("bench", "sim", "--only", "sim.memory")
+    assert missing.code == 2 and 'no row of the kernels begins with "q4"' in missing.err
+    assert elsewhere.code == 2 and "--only" in elsewhere.err
+
+
 def test_demo_holds_what_it_promises(native, tmp_path):
     answer = native("demo", "--out", "o")
     assert answer.code == 0, answer.out + answer.err

@@ -197,5 +197,5 @@ def list(kind, root):  # the extension module's own name
     return json.dumps([{"name": f"{kind}-one", "description": "the first one"}])
 
 
-def bench(kind, smoke):
+def bench(kind, smoke, root="", only=""):
     return json.dumps([{"name": f"{kind}.copy", "value": 12.5, "unit": "GB/s", "limit": 25.0, "fraction_of_limit": 0.5}])
