@@ -102,6 +102,8 @@ class Bench {
     Op op = ops::Matmul{};
   };
 
+  bool asked(const std::string& name) const { return name.starts_with(options_.only) || options_.only.starts_with(name); }
+
   double seconds(const std::function<void()>& work) const {
     const Picoseconds begin = clock_.now();
     work();
@@ -171,7 +173,7 @@ class Bench {
   // Kernels whose time is the reading of weights, beside every set's read loops over the same bytes; of scattered rows also beside loops
   // that only read those rows in the same order.
   void memory_bound(const std::string& name, const Subject& subject) {
-    if (!name.starts_with(options_.only)) return;
+    if (!asked(name)) return;
     const BenchWeights w = weights(subject);
     for (const int threads : {1, 2}) {
       const std::vector<KernelCall> parts = calls(w, subject, 1, threads);
@@ -213,7 +215,7 @@ class Bench {
   // meets both; the median over all pairs. The limit is the ratio of their bytes per weight: what both would do if nothing but memory
   // counted.
   void against_q4_0(const std::string& name, const Subject& subject) {
-    if (!name.starts_with(options_.only)) return;
+    if (!asked(name)) return;
     const Subject q4_0{Format::q4_0, Layout::tiled, variant::kInt8};
     const BenchWeights ours = weights(subject), theirs = weights(q4_0);
     const std::size_t copies = std::min(ours.copies, theirs.copies);
@@ -236,7 +238,7 @@ class Bench {
 
   // Weight reuse: the batch grows, the weights are read once. Above a batch that hides the reading, the limit is arithmetic.
   void compute_bound(const std::string& name, const Subject& subject, std::uint64_t (*peak)(std::size_t)) {
-    if (!name.starts_with(options_.only)) return;
+    if (!asked(name)) return;
     const BenchWeights w = weights(subject);
     const std::size_t copies = std::min<std::size_t>(w.copies, 4);
     for (const std::uint32_t batch : {1u, 4u, 8u, 16u, 64u}) {
@@ -260,7 +262,7 @@ class Bench {
 
   // Of prefill, beside multiply-adds in registers.
   void attention(const std::string& name, const KernelCall& call) {
-    if (!name.starts_with(options_.only)) return;
+    if (!asked(name)) return;
     const auto macs = static_cast<double>(count(call).macs);
     std::vector<double> peaks, rates;
     function_.execute(call);
@@ -275,7 +277,7 @@ class Bench {
 
   // Of attention or an append, by turns: the time over f16's, whose bytes bound it where memory does.
   void against_f16(const std::string& name, const KernelCall& ours, const KernelCall& theirs) {
-    if (!name.starts_with(options_.only)) return;
+    if (!asked(name)) return;
     std::vector<double> ratios;
     for (int i = 0; i < repetitions(); ++i) {
       const double us = seconds([&] { function_.execute(ours); }), them = seconds([&] { function_.execute(theirs); });

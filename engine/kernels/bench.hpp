@@ -11,7 +11,7 @@ namespace vitro {
 
 struct BenchOptions {
   std::string set = "auto";
-  std::string only;     // rows whose name starts with this; empty: all
+  std::string only;     // kernels whose name starts with this, or the name of a row; empty: all
   bool smoke = false;   // tiny sizes, for tests: the numbers mean nothing
   Bytes weights = GiB;  // that a pass rotates over: more than any last-level cache
   int repetitions = 7;  // limit and kernels take turns; rows are medians

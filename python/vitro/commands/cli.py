@@ -10,7 +10,8 @@ from ..base.options import Json, Plugins
 
 def bench(kind: Annotated[Optional[str], typer.Argument(metavar="[kernels|sim|engine]")] = None,
           smoke: Annotated[bool, typer.Option("--smoke", help="A few iterations, to see that it works.")] = False,
-          only: Annotated[str, typer.Option(metavar="BEGINNING", help="Of `kernels`, the rows whose name begins with this.")] = "",
+          only: Annotated[str, typer.Option(metavar="BEGINNING", help="Of `kernels`, those whose name begins with this. The "
+                                                      "name of a row will do, too.")] = "",
           record: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Write the values of each round, with machine and "
                                                          "commit.")] = None,
           against: Annotated[Optional[Path], typer.Option(metavar="FILE", help="Compare with such a file, by turns with its build where "

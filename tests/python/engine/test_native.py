@@ -204,6 +204,8 @@ def test_bench_smoke(native, kind):
 def test_bench_measures_the_kernels_that_are_asked_for(native):
     rows = native("bench", "kernels", "--smoke", "--only", "neurons: matvec q4_0", "--json").json["rows"]
     assert {"neurons: matvec q4_0" in row["name"] for row in rows} == {True} and len(rows) == 8, "with two limits, of one and two threads"
+    of_row = native("bench", "kernels", "--smoke", "--only", rows[1]["name"], "--json").json["rows"]
+    assert [row["name"] for row in of_row[1::2]] == [row["name"] for row in rows[1::2]], "but for the limits, which name the fastest loop"
     missing, elsewhere = native("bench", "kernels", "--only", "q4"), native("bench", "sim", "--only", "sim.memory")
     assert missing.code == 2 and 'no row of the kernels begins with "q4"' in missing.err
     assert elsewhere.code == 2 and "--only" in elsewhere.err
