@@ -15,8 +15,6 @@ namespace vitro {
 // for each use of a block among millions; here neighbours that are used together are written together.
 class RecencyList {
  public:
-  static constexpr std::uint32_t kAbsent = ~0u;
-
   explicit RecencyList(std::uint32_t blocks) : last_(blocks, kAbsent) {}
 
   bool contains(std::uint32_t block) const { return last_[block] != kAbsent; }
@@ -59,10 +57,10 @@ class RecencyList {
   }
 
   // A block that searches will come to in a while, so that what the caller knows of it can be requested from memory: what has not been
-  // used for longest is in no cache. kAbsent: none.
-  std::uint32_t upcoming() const {
+  // used for longest is in no cache.
+  std::optional<std::uint32_t> upcoming() const {
     const std::size_t use = std::size_t{first_} + kUsesAhead;
-    return use < uses_.size() ? uses_[use] : kAbsent;
+    return use < uses_.size() ? std::optional(uses_[use]) : std::nullopt;
   }
 
   // `held` is asked from the oldest on, until it says no.
@@ -78,7 +76,7 @@ class RecencyList {
     }
     passed_.resize(kept);
     for (; first_ < uses_.size(); ++first_) {
-      if (const std::uint32_t soon = upcoming(); soon != kAbsent) __builtin_prefetch(&last_[soon]);
+      if (const auto soon = upcoming()) __builtin_prefetch(&last_[*soon]);
       if (!counts(first_)) continue;
       if (!held(uses_[first_])) return uses_[first_];
       passed_.push_back(first_);
@@ -87,6 +85,7 @@ class RecencyList {
   }
 
  private:
+  static constexpr std::uint32_t kAbsent = ~0u;
   static constexpr std::uint32_t kUsesAhead = 16;  // a few evictions, or some microseconds of a simulation
   // Uses that no longer count: twice as many as there are blocks in the list, and kSpare. Four bytes each, for less work to drop them.
   static constexpr std::size_t kSpentPerBlock = 2, kSpare = 1024;

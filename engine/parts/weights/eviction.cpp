@@ -25,7 +25,7 @@ class Lru : public Eviction {
   void touch_each(std::span<const std::uint32_t> blocks) override { list_.touch(blocks); }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
-  std::uint32_t upcoming() const override { return list_.upcoming(); }
+  std::optional<std::uint32_t> upcoming() const override { return list_.upcoming(); }
 
  protected:
   RecencyList list_;

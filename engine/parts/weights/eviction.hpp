@@ -31,9 +31,8 @@ class Eviction {
   virtual std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) = 0;
   // The same for a newcomer that has to stay, whatever it is worth.
   virtual std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) { return victim(held); }
-  // A block that may be the victim a few times later, for a caller that wants to have its entries in a cache by then; kNone: unknown.
-  static constexpr std::uint32_t kNone = ~0u;
-  virtual std::uint32_t upcoming() const { return kNone; }
+  // A block that may be the victim a few times later, if the rule knows one: a caller can request its entries from memory by then.
+  virtual std::optional<std::uint32_t> upcoming() const { return std::nullopt; }
   // Before the first use: a calibration says how often a token uses the block, at most 1 time or so. Rules that count no uses ignore it.
   virtual void expect(std::uint32_t /*block*/, double /*uses*/) {}
   // A router gave the block this weight; resident or not.

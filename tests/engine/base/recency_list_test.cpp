@@ -102,17 +102,18 @@ TEST(RecencyList, does_what_a_plain_list_does) {
 // What a caller requests from memory is of the list, and is evicted soon.
 TEST(RecencyList, a_block_to_come_is_one_that_leaves_a_few_evictions_later) {
   RecencyList list(100);
-  EXPECT_EQ(list.upcoming(), RecencyList::kAbsent);
+  EXPECT_FALSE(list.upcoming());
   for (std::uint32_t block = 0; block < 40; ++block) list.push_newest(99 - block);
   for (std::uint32_t evicted = 0; evicted < 40; ++evicted) {
     ASSERT_EQ(list.oldest(), 99 - evicted);
-    const std::uint32_t soon = list.upcoming();
+    const std::optional<std::uint32_t> soon = list.upcoming();
     if (evicted < 20) {
-      EXPECT_LT(soon, list.oldest());
-      EXPECT_TRUE(list.contains(soon));
+      ASSERT_TRUE(soon);
+      EXPECT_LT(*soon, list.oldest());
+      EXPECT_TRUE(list.contains(*soon));
     }
     if (evicted == 39) {
-      EXPECT_EQ(soon, RecencyList::kAbsent) << "nothing comes after the last one";
+      EXPECT_FALSE(soon) << "nothing comes after the last one";
     }
     list.erase(list.oldest());
   }

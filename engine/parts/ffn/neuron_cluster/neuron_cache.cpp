@@ -87,9 +87,9 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
     if (!victim) return admission;
     admission.evicted = *victim;
     drop(*victim);
-    if (const std::uint32_t soon = eviction_->upcoming(); soon != kNone) {
-      __builtin_prefetch(&slots_[soon]);
-      __builtin_prefetch(&pins_[soon]);
+    if (const auto soon = eviction_->upcoming()) {
+      __builtin_prefetch(&slots_[*soon]);
+      __builtin_prefetch(&pins_[*soon]);
     }
   }
   eviction_->insert(block);
