@@ -262,7 +262,7 @@ std::shared_ptr<const DrawFunction::Drawn> DrawFunction::draw(const Key& key) co
   return out;
 }
 
-IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
+void DrawFunction::add_fired(const KernelCall& call, SeqPos at, ActiveSet& active) const {
   const PredictorProfile& predictor = profile_.predictor;
   const bool guess =
       call.is<ops::Select>() && call.get<ops::Select>().of == SelectOf::predictor && (predictor.recall < 1 || predictor.precision < 1);
@@ -287,7 +287,8 @@ IndexList DrawFunction::fired(const KernelCall& call, SeqPos at) const {
     const auto [first, end] = slice_range(call);
     *ids = numbers(all->bits, first, std::min(end, neurons));
   }
-  return ids;
+  active.rows.push_back(std::move(ids));
+  active.bits.emplace_back(all, &all->bits);
 }
 
 // k experts without replacement, each in proportion to its popularity: the k largest of log(popularity) plus Gumbel
@@ -336,7 +337,9 @@ Outcome DrawFunction::execute(const KernelCall& call) {
     return choice;
   }
   ActiveSet active;
-  for (const SeqPos at : *call.batch) active.rows.push_back(fired(call, at));
+  active.rows.reserve(call.batch->size());
+  active.bits.reserve(call.batch->size());
+  for (const SeqPos at : *call.batch) add_fired(call, at, active);
   return active;
 }
 

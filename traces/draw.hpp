@@ -46,7 +46,7 @@ class DrawFunction final : public Function {
   std::shared_ptr<const Ffn> ffn(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::shared_ptr<const Drawn> drawn(const Key& key) const;  // both: with drawing_ held
   std::shared_ptr<const Drawn> draw(const Key& key) const;
-  IndexList fired(const KernelCall& call, SeqPos at) const;
+  void add_fired(const KernelCall& call, SeqPos at, ActiveSet& active) const;
   double normal(std::int16_t layer, SeqPos at) const;
   std::vector<std::uint32_t> neurons_by_rank(std::int16_t layer, std::int16_t expert, std::uint32_t neurons) const;
   std::uint64_t expert_draw(std::uint64_t stream, std::uint32_t expert, SeqPos at) const;

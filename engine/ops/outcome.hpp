@@ -8,9 +8,12 @@
 namespace vitro {
 
 using IndexList = std::shared_ptr<const std::vector<std::uint32_t>>;
+using IndexBits = std::shared_ptr<const std::vector<std::uint64_t>>;  // index n is bit n % 64 of word n / 64
 
 struct ActiveSet {
   std::vector<IndexList> rows;  // per batch row, ascending neuron ids of the whole layer or expert
+  // Per batch row, where who answers has them; else empty. All active neurons of the layer or expert, whichever of them the call asked for.
+  std::vector<IndexBits> bits;
 };
 struct ExpertChoice {
   std::vector<std::uint16_t> ids;  // by descending logit

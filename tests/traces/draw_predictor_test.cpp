@@ -26,6 +26,25 @@ TEST(DrawFunction, select_of_the_gate_gives_what_glu_gives) {
   }
 }
 
+TEST(DrawFunction, bits_have_all_that_is_active_whatever_the_call_asks_for) {
+  DrawProfile errs = skewed();
+  errs.predictor = {0.5, 0.5};
+  DrawFunction function(errs, 42);
+  const std::vector<SeqPos> batch{{0, 3}, {5, 11}};
+  for (const SelectOf of : {SelectOf::predictor, SelectOf::gate}) {
+    const auto all = std::get<ActiveSet>(function.execute(select_call(1000, 1, batch, of)));
+    const auto some = std::get<ActiveSet>(function.execute(select_call(1000, 1, batch, of, {100, 300})));
+    ASSERT_EQ(some.bits.size(), batch.size());
+    for (std::size_t row = 0; row < batch.size(); ++row) {
+      Ids named;
+      for (std::uint32_t n = 0; n < 1000; ++n) {
+        if ((*some.bits[row])[n / 64] >> n % 64 & 1) named.push_back(n);
+      }
+      EXPECT_EQ(named, *all.rows[row]);
+    }
+  }
+}
+
 TEST(DrawFunction, a_perfect_predictor_names_what_fires) {
   DrawFunction function(skewed(), 42);
   EXPECT_EQ(fired(function, select_call(1000, 0, {{0, 3}}, SelectOf::predictor)), fired(function, glu_call(1000, 0, {{0, 3}})));

@@ -24,6 +24,7 @@ struct Cluster {
   std::uint32_t partial = 0;          // slot of its partial sum
   bool continues = false;             // adds to the partial sum of the cluster before it
   IndexList neurons;                  // those that are computed: predicted, or all; ascending
+  IndexBits bits;                     // null, or `neurons` as bits, and maybe others below the first and above the last of them
   std::vector<std::uint32_t> blocks;  // of these neurons, ascending, each once
   std::vector<BlockLoad> loads;       // those of `blocks` that are not resident, in the same order
   std::vector<BlockLoad> halves;      // those of which only the first part is, likewise
@@ -35,6 +36,12 @@ struct Cluster {
   std::uint32_t reads_left = 0;
   std::vector<Landed> landed;  // what was read for its next stage and is not at its place yet
   IndexList active;            // neurons whose gate is not zero for some row
+};
+
+// Neurons of an FFN, ascending. bits: null, or the same as bits, and maybe others below the first and above the last of them.
+struct NamedNeurons {
+  IndexList list;
+  IndexBits bits = {};
 };
 
 // Several rows' neurons as one ascending list without repeats; rows ascend.

@@ -44,7 +44,9 @@ void ClusterAdmission::admit(Cluster& cluster, bool every_neuron) {
               store_.layout().per_block};
   // Where all that was named counts as used, what fired is only held against it.
   const bool named = keep_silent_ && store_.layout().first_part == 0;
-  if (named) {
+  if (named && cluster.bits != nullptr) {
+    pass_known(place, *cluster.bits);
+  } else if (named) {
     pass_fired(place);
   } else {
     used_.resize(blocks.size());
@@ -122,6 +124,14 @@ template <bool halves, bool one_by_one>
   used_count_ += static_cast<std::size_t>(used - begin);
   misses_ += completed;
   hits_ += static_cast<std::uint64_t>(used - begin) - completed;
+}
+
+// Neurons that the cluster has, all or none, where each is a block: those with a bit, since check_active() has seen that they lie between
+// its first and its last one. Each is looked up by itself, so that none waits for the one before it.
+[[gnu::noinline]] void ClusterAdmission::pass_known(Place& at, const std::vector<std::uint64_t>& bits) {
+  std::size_t unknown = 0;
+  for (const std::uint32_t* neuron = at.neuron; neuron != at.neurons_end; ++neuron) unknown += ~bits[*neuron / 64] >> *neuron % 64 & 1;
+  if (unknown == 0) at.neuron = at.neurons_end;
 }
 
 // All blocks, which stay where they are, and the neurons that they have.

@@ -30,6 +30,7 @@ class ClusterAdmission {
   template <bool halves, bool one_by_one>
   void pass_present(Place& at, std::uint32_t until);
   static void pass_fired(Place& at);
+  static void pass_known(Place& at, const std::vector<std::uint64_t>& bits);
   void use_named(Place& at, const std::uint32_t* until, bool every_neuron);
   void use_passed(bool every_neuron);
   void use(std::span<const std::uint32_t> blocks, bool every_neuron);

@@ -31,7 +31,7 @@ void ClusterFfn::read_ahead(std::int16_t layer, std::uint32_t rows) {
   for (std::uint32_t e = 0; e < experts; ++e) {
     step->groups.emplace_back().expert = static_cast<std::int16_t>(experts > 1 ? static_cast<int>(e) : -1);
   }
-  plan(*step, std::vector<IndexList>(experts, all_neurons_), rows);
+  plan(*step, std::vector<NamedNeurons>(experts, {all_neurons_}), rows);
   pipeline_.read_ahead(&step->clusters);
   ahead_[layer] = std::move(step);
 }

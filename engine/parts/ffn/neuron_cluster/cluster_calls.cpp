@@ -43,6 +43,21 @@ void ClusterFfn::operands(KernelCall& call, NeuronStore::Matrix matrix, View x) 
   store_.add_scales(call, matrix, call.layer, call.expert);
 }
 
+// Of all neurons of a cluster: what it loads stands at known places among them if each is a block.
+IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster) const {
+  if (store_.layout().per_block > 1) return row_offsets(step, cluster, cluster.neurons);
+  const IndexListPool::List out = store_.lists().take();
+  out->resize(cluster.neurons->size());
+  std::size_t missing = store_.places(*cluster.neurons, store_.block_of(step.layer, step.groups[cluster.group].expert, 0), out->data());
+  for (const BlockLoad& load : cluster.loads) {
+    if (load.slot == NeuronCache::kNone) continue;
+    (*out)[load.at] = store_.place((*cluster.neurons)[load.at], load.slot);
+    missing -= store_.cache().resident(load.block) ? 0 : 1;
+  }
+  VITRO_CHECK(missing == 0, "a neuron is computed that is not in DRAM");
+  return out;
+}
+
 IndexList ClusterFfn::row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const {
   const IndexListPool::List out = store_.lists().take(), missing = store_.lists().take();
   out->resize(neurons->size());
@@ -85,7 +100,7 @@ void ClusterFfn::gate_calls(const Step& step, const Cluster& cluster, Chain& cha
   gate.variant = contract(step);
   gate.activations = step.inputs[cluster.group];
   gate.rows = cluster.neurons;
-  gate.row_offsets = row_offsets(step, cluster, cluster.neurons);
+  gate.row_offsets = row_offsets(step, cluster);
   operands(gate, NeuronStore::Matrix::gate, step.groups[cluster.group].x);
   gate.out.push_back(wide(gate_, step, cluster));
   add_adapters(step, cluster, Role::ffn_gate, cluster.neurons, chain);

@@ -75,7 +75,7 @@ Task<void> ClusterFfn::settle() {
   if (hot_) hot_->start_anew();
 }
 
-void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows) {
+void ClusterFfn::plan(Step& step, const std::vector<NamedNeurons>& neurons, std::uint32_t rows) {
   std::vector<PlannedGroup> planned;
   for (std::size_t g = 0; g < step.groups.size(); ++g) planned.push_back({&step.groups[g], neurons[g]});
   ClusterPlanOptions options;
@@ -83,7 +83,7 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
   if (!step.every_neuron && store_.cache().holds_all()) {
     // Small clusters are for reading beside computing; without reads they are dispatches, of which a few for each unit even out their ends.
     std::size_t named = 0;
-    for (const IndexList& list : neurons) named += list->size();
+    for (const NamedNeurons& some : neurons) named += some.list->size();
     const std::size_t few = named / (kClustersPerUnit * options_.pipeline.units.size()) + 1;
     options.cluster_neurons = std::max(options.cluster_neurons, static_cast<std::uint32_t>(few));
   }
@@ -92,16 +92,16 @@ void ClusterFfn::plan(Step& step, const std::vector<IndexList>& neurons, std::ui
 }
 
 // Of each group those that the units compute: predicted, or all behind the hot ones.
-Task<std::vector<IndexList>> ClusterFfn::cold_neurons(Step* step) {
+Task<std::vector<NamedNeurons>> ClusterFfn::cold_neurons(Step* step) {
   if (predictor_ && !step->every_neuron) {
-    std::vector<IndexList> predicted = co_await predictor_->predict(step->layer, &step->groups, step->hot);
+    std::vector<NamedNeurons> predicted = co_await predictor_->predict(step->layer, &step->groups, step->hot);
     if (!options_.measure) co_return predicted;
-    step->predicted = std::move(predicted);
+    for (NamedNeurons& some : predicted) step->predicted.push_back(std::move(some.list));
   }
-  std::vector<IndexList> neurons;
+  std::vector<NamedNeurons> neurons;
   for (const std::uint32_t hot : step->hot) {
-    neurons.push_back(hot == 0 ? all_neurons_
-                               : std::make_shared<const std::vector<std::uint32_t>>(all_neurons_->begin() + hot, all_neurons_->end()));
+    neurons.push_back({hot == 0 ? all_neurons_
+                                : std::make_shared<const std::vector<std::uint32_t>>(all_neurons_->begin() + hot, all_neurons_->end())});
   }
   co_return neurons;
 }
@@ -167,11 +167,11 @@ Task<void> ClusterFfn::run(std::int16_t layer, std::vector<FfnGroup> groups) {
 
 Task<void> ClusterFfn::run_cold(Step* step, std::uint32_t rows, bool planned) {
   if (!planned) {
-    const std::vector<IndexList> neurons = co_await cold_neurons(step);
+    const std::vector<NamedNeurons> neurons = co_await cold_neurons(step);
     plan(*step, neurons, rows);
     if (options_.look_ahead != nullptr) {
       if (!step->every_neuron) {
-        for (std::size_t g = 0; g < neurons.size(); ++g) options_.look_ahead->names(step->layer, step->groups[g].expert, neurons[g]);
+        for (std::size_t g = 0; g < neurons.size(); ++g) options_.look_ahead->names(step->layer, step->groups[g].expert, neurons[g].list);
       }
       co_await options_.look_ahead->arrive(&step->clusters);
     }

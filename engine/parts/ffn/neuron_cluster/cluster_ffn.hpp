@@ -75,10 +75,10 @@ class ClusterFfn final : public FfnBlock {
     bool every_neuron = false;
   };
   bool dense(std::uint32_t rows, std::size_t groups) const { return rows >= options_.dense_rows * groups; }
-  void plan(Step& step, const std::vector<IndexList>& neurons, std::uint32_t rows);
+  void plan(Step& step, const std::vector<NamedNeurons>& neurons, std::uint32_t rows);
   void read_ahead(std::int16_t layer, std::uint32_t rows);
   static void meet(Step& step, std::vector<FfnGroup> groups);
-  Task<std::vector<IndexList>> cold_neurons(Step* step);
+  Task<std::vector<NamedNeurons>> cold_neurons(Step* step);
   IndexList computed(const Step& step, const Cluster& cluster) const;
   void count_predictions(const Step& step);
   void report_cold(const Step& step);
@@ -93,6 +93,7 @@ class ClusterFfn final : public FfnBlock {
   void operands(KernelCall& call, NeuronStore::Matrix matrix, View x) const;
   View wide(const Lease& lease, const Step& step, const Cluster& cluster) const;
   View partial(const Step& step, std::uint32_t group, std::uint32_t index) const;
+  IndexList row_offsets(const Step& step, const Cluster& cluster) const;
   IndexList row_offsets(const Step& step, const Cluster& cluster, const IndexList& neurons) const;
   Task<void> reduce(const Step* step);
   NeuronAdapters::Rows rows_of(const Step& step, std::uint32_t group) const;

@@ -10,10 +10,10 @@ struct ClusterPlanOptions {
   std::uint32_t partials = ~0u;        // most partial sums of one group: beyond, clusters add to the one before them
 };
 
-// One group's neurons, ascending: those that the predictor named, or all.
+// One group's neurons: those that the predictor named, or all.
 struct PlannedGroup {
   const FfnGroup* group = nullptr;
-  IndexList neurons;
+  NamedNeurons neurons;
 };
 
 // In neuron order, group by group. Resident blocks are pinned; nothing is evicted or loaded yet. No cluster loads more than

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "engine/base/check.hpp"
@@ -14,10 +15,11 @@ NeuronCache::NeuronCache(std::uint32_t blocks, std::uint32_t capacity, std::uint
       staging_(staging),
       free_count_(capacity + staging),
       slots_(blocks, kNone),
+      resident_(blocks),
+      half_(blocks),
+      hot_(blocks),
       pins_(blocks),
       free_(capacity + staging),
-      hot_(blocks),
-      half_(blocks),
       eviction_(make_eviction(eviction, {blocks, capacity, window, layers, admission})) {
   VITRO_CHECK(staging > 0, "blocks on their way need room");
 }
@@ -37,15 +39,47 @@ void NeuronCache::give_back(std::uint32_t slot) {
   ++free_count_;
 }
 
-void NeuronCache::unpin_all() {
-  eviction_->next_layer();
-  next_epoch();
+std::size_t NeuronCache::pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, const std::vector<std::uint64_t>* bits,
+                                  std::uint32_t* apart) {
+  if (numbers.empty()) return 0;
+  if (bits == nullptr || first % BlockBits::kWord != 0) return pin_listed(numbers, first, apart);
+  const std::uint32_t begin = numbers.front() / BlockBits::kWord, last = numbers.back() / BlockBits::kWord;
+  VITRO_CHECK(last < bits->size(), "fewer bits than numbers");
+  const std::uint32_t first_word = first / BlockBits::kWord;
+  const std::uint64_t *const resident = resident_.words() + first_word, *const half = half_.words() + first_word;
+  std::uint32_t passed = 0;
+  std::size_t found = 0;
+  for (std::uint32_t w = begin; w <= last; ++w) {
+    std::uint64_t named = (*bits)[w];
+    if (w == begin) named &= ~std::uint64_t{0} << numbers.front() % BlockBits::kWord;
+    if (w == last) named &= ~std::uint64_t{0} >> (BlockBits::kWord - 1 - numbers.back() % BlockBits::kWord);
+    if (named == 0) continue;
+    pins_.insert_word(first_word + w, named);
+    for (std::uint64_t left = named & (~resident[w] | half[w]); left != 0; left &= left - 1) {
+      const std::uint64_t below = (left & -left) - 1;
+      VITRO_CHECK(found < numbers.size(), "other bits than numbers");
+      apart[found++] = passed + static_cast<std::uint32_t>(std::popcount(named & below));
+    }
+    passed += static_cast<std::uint32_t>(std::popcount(named));
+  }
+  VITRO_CHECK(passed == numbers.size(), "other bits than numbers");
+  return found;
 }
 
-void NeuronCache::next_epoch() {
-  if (++epoch_ != 0) return;
-  std::ranges::fill(pins_, 0);
-  epoch_ = 1;
+std::size_t NeuronCache::pin_listed(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* apart) {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const std::uint32_t block = first + numbers[i];
+    pins_.insert(block);
+    apart[found] = static_cast<std::uint32_t>(i);
+    found += !resident(block) || half(block);
+  }
+  return found;
+}
+
+void NeuronCache::unpin_all() {
+  eviction_->next_layer();
+  pins_.clear();
 }
 
 void NeuronCache::touch(std::span<const std::uint32_t> blocks) {
@@ -55,23 +89,23 @@ void NeuronCache::touch(std::span<const std::uint32_t> blocks) {
     std::size_t count = 0;
     for (const std::uint32_t block : blocks.first(std::min(blocks.size(), cold.size()))) {
       cold[count] = block;
-      count += hot_[block] ? 0 : 1;
+      count += hot(block) ? 0 : 1;
     }
     eviction_->touch_each({cold.data(), count});
   }
 }
 
 void NeuronCache::make_hot(std::uint32_t block) {
-  VITRO_CHECK(resident(block) && !hot_[block], "only a resident block that is cold can become hot");
+  VITRO_CHECK(resident(block) && !hot(block), "only a resident block that is cold can become hot");
   eviction_->erase(block);
-  hot_[block] = true;
+  hot_.insert(block);
   ++hot_size_;
 }
 
 void NeuronCache::make_cold(std::uint32_t block) {
-  VITRO_CHECK(hot_[block], "only a hot block can become cold");
+  VITRO_CHECK(hot(block), "only a hot block can become cold");
   eviction_->insert(block);
-  hot_[block] = false;
+  hot_.erase(block);
   --hot_size_;
 }
 
@@ -89,11 +123,12 @@ NeuronCache::Admission NeuronCache::admit(std::uint32_t block, std::uint32_t slo
     drop(*victim);
     if (const auto soon = eviction_->upcoming()) {
       __builtin_prefetch(&slots_[*soon]);
-      __builtin_prefetch(&pins_[*soon]);
+      pins_.prefetch(*soon);
     }
   }
   eviction_->insert(block);
   slots_[block] = slot;
+  resident_.insert(block);
   ++size_;
   pin(block);
   return admission;
@@ -103,7 +138,7 @@ bool NeuronCache::could_hold(std::uint32_t first, std::uint32_t end) const {
   std::uint32_t missing = 0, room = capacity_ - size_;
   for (std::uint32_t block = first; block < end; ++block) missing += !resident(block);
   for (std::uint32_t block = 0; block < blocks() && room < missing; ++block) {
-    room += resident(block) && !hot_[block] && !pinned(block) && (block < first || block >= end);
+    room += resident(block) && !hot(block) && !pinned(block) && (block < first || block >= end);
   }
   return room >= missing;
 }
@@ -111,7 +146,7 @@ bool NeuronCache::could_hold(std::uint32_t first, std::uint32_t end) const {
 // Of a rule that gives nothing up: the coldest block of the last layer.
 std::optional<std::uint32_t> NeuronCache::last_cold(const std::function<bool(std::uint32_t)>& held) const {
   for (std::uint32_t block = blocks(); block-- > 0;) {
-    if (resident(block) && !hot_[block] && !held(block)) return block;
+    if (resident(block) && !hot(block) && !held(block)) return block;
   }
   return std::nullopt;
 }
@@ -132,19 +167,18 @@ std::vector<std::uint32_t> NeuronCache::next_token() {
 
 void NeuronCache::clear() {
   for (std::uint32_t block = 0; block < blocks(); ++block) {
-    if (resident(block) && !hot_[block]) eviction_->erase(block);
+    if (resident(block) && !hot(block)) eviction_->erase(block);
     slots_[block] = kNone;
   }
-  hot_.assign(blocks(), false);
-  half_.assign(blocks(), false);
-  hot_size_ = halves_ = size_ = 0;
+  for (BlockBits* const bits : {&resident_, &half_, &hot_}) bits->clear();
+  hot_size_ = size_ = 0;
   free_ = SlotSet(slots());
   free_count_ = slots();
-  next_epoch();
+  pins_.clear();
 }
 
 void NeuronCache::leave(std::uint32_t block) {
-  VITRO_CHECK(resident(block) && !hot_[block], "only a resident block that is cold can leave");
+  VITRO_CHECK(resident(block) && !hot(block), "only a resident block that is cold can leave");
   eviction_->leave(block);
   vacate(block);
 }
@@ -156,7 +190,8 @@ void NeuronCache::drop(std::uint32_t block) {
 
 void NeuronCache::vacate(std::uint32_t block) {
   give_back(std::exchange(slots_[block], kNone));
-  set_half(block, false);
+  resident_.erase(block);
+  half_.erase(block);
   --size_;
 }
 

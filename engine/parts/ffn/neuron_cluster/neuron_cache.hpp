@@ -9,8 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "engine/parts/weights/eviction.hpp"
+#include "engine/parts/ffn/neuron_cluster/block_bits.hpp"
 #include "engine/parts/ffn/neuron_cluster/slot_set.hpp"
+#include "engine/parts/weights/eviction.hpp"
 
 namespace vitro {
 
@@ -24,7 +25,8 @@ class NeuronCache {
               std::uint32_t layers = 1, AdmissionRule admission = AdmissionRule::rule);
 
   std::uint32_t slot_of(std::uint32_t block) const { return slots_[block]; }  // kNone: not resident
-  bool resident(std::uint32_t block) const { return slots_[block] != kNone; }
+  const std::uint32_t* slots_from(std::uint32_t block) const { return slots_.data() + block; }
+  bool resident(std::uint32_t block) const { return resident_.has(block); }
   std::vector<std::uint32_t> resident_blocks() const;  // ascending
   std::uint32_t capacity() const { return capacity_; }
   std::uint32_t blocks() const { return static_cast<std::uint32_t>(slots_.size()); }
@@ -40,32 +42,27 @@ class NeuronCache {
   void give_back(std::uint32_t slot);
 
   // Pins last until the next unpin_all(): what a layer plans to use is not evicted under it.
-  void pin(std::uint32_t block) { pins_[block] = epoch_; }
+  void pin(std::uint32_t block) { pins_.insert(block); }
   bool pin_resident(std::uint32_t block) {  // false: it is not resident
-    if (slots_[block] == kNone) return false;
-    pins_[block] = epoch_;
+    if (!resident(block)) return false;
+    pins_.insert(block);
     return true;
   }
-  // Pins blocks first + each of `numbers` and writes them to `into`. A pin of a block that is not resident counts when it is admitted.
-  // To `apart`: positions in `numbers` of those that are not resident, or half. Returns how many these are.
-  // Requires: room for as many as `numbers` in both.
-  std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into, std::uint32_t* apart) {
-    return halves_ > 0 ? pin_each<true>(numbers, first, into, apart) : pin_each<false>(numbers, first, into, apart);
-  }
+  // Pins blocks first + each of `numbers`, ascending. A pin of a block that is not resident counts when it is admitted. bits: null, or the
+  // same numbers as bits, and maybe others below the first and above the last of them: faster. To `apart`: positions in `numbers` of those
+  // that are not resident, or half. Returns how many these are. Requires: room for as many as `numbers`.
+  std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, const std::vector<std::uint64_t>* bits,
+                       std::uint32_t* apart);
   void unpin_all();
   void touch(std::uint32_t block) { touch(std::span(&block, 1)); }
   void touch(std::span<const std::uint32_t> blocks);  // in that order
 
   // Of a block that is read in two phases the first part alone may be there.
-  bool half(std::uint32_t block) const { return half_[block]; }
-  void set_half(std::uint32_t block, bool half) {  // Requires: resident
-    halves_ += half;
-    halves_ -= half_[block];
-    half_[block] = half;
-  }
+  bool half(std::uint32_t block) const { return half_.has(block); }
+  void set_half(std::uint32_t block, bool half) { half_.set(block, half); }  // Requires: resident
 
   // Hot blocks are not evicted; whoever made them hot decides when they are cold again, and then they count as just used.
-  bool hot(std::uint32_t block) const { return hot_[block]; }
+  bool hot(std::uint32_t block) const { return hot_.has(block); }
   std::uint32_t hot_size() const { return hot_size_; }
   void make_hot(std::uint32_t block);   // Requires: resident and cold
   void make_cold(std::uint32_t block);  // Requires: hot
@@ -89,37 +86,18 @@ class NeuronCache {
   std::vector<std::uint32_t> next_token();
 
  private:
-  template <bool halves>
-  [[gnu::noinline]] std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* into,
-                                         std::uint32_t* apart) {
-    const std::uint8_t epoch = epoch_;
-    const std::uint32_t* const slots = slots_.data() + first;
-    std::uint8_t* const pins = pins_.data() + first;
-    std::size_t found = 0;
-    for (std::size_t i = 0, count = numbers.size(); i < count; ++i) {
-      const std::uint32_t number = numbers[i];
-      const bool whole = slots[number] != kNone && !(halves && half_[first + number]);  // before stores that might alias it
-      pins[number] = epoch;
-      into[i] = first + number;
-      if (!whole) [[unlikely]]
-        apart[found++] = static_cast<std::uint32_t>(i);
-    }
-    return found;
-  }
-  void next_epoch();  // nothing is pinned any more
+  std::size_t pin_listed(std::span<const std::uint32_t> numbers, std::uint32_t first, std::uint32_t* apart);
   void drop(std::uint32_t block);
   void vacate(std::uint32_t block);
-  bool pinned(std::uint32_t block) const { return pins_[block] == epoch_; }
+  bool pinned(std::uint32_t block) const { return pins_.has(block); }
   std::optional<std::uint32_t> last_cold(const std::function<bool(std::uint32_t)>& held) const;
 
   std::uint32_t capacity_, staging_, size_ = 0, free_count_ = 0;
-  // By block, and as small as they can be: a token looks at a few blocks of every cache line, and the line has what lies between, too.
-  std::vector<std::uint32_t> slots_;
-  std::vector<std::uint8_t> pins_;  // epoch of the last pin; bytes, since bits would have to be read before they are set
-  std::uint8_t epoch_ = 1;
+  std::vector<std::uint32_t> slots_;  // by block
+  BlockBits resident_, half_, hot_;
+  BlockPins pins_;
   SlotSet free_;
-  std::vector<bool> hot_, half_;  // by block
-  std::uint32_t hot_size_ = 0, halves_ = 0;
+  std::uint32_t hot_size_ = 0;
   std::unique_ptr<Eviction> eviction_;
 };
 

@@ -147,31 +147,6 @@ std::uint32_t NeuronStore::block_of(std::int16_t layer, std::int16_t expert, std
   return ffn_of(layer, expert) * blocks_ + block_in_ffn(neuron);
 }
 
-// Where a block is one neuron its number costs no multiplication, and there is nothing before it in its slot: apart, for every neuron that
-// is named comes by here twice.
-std::size_t NeuronStore::places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into,
-                                std::uint32_t* missing) const {
-  const NeuronCache& cache = *cache_;
-  std::size_t found = 0;
-  if (layout_.per_block == 1) {
-    const Bytes slot_bytes = slot_;
-    for (std::size_t i = 0, count = neurons.size(); i < count; ++i) {
-      const std::uint32_t slot = cache.slot_of(base + neurons[i]);
-      into[i] = static_cast<std::uint32_t>(slot * slot_bytes / kRowOffsetUnit);
-      if (slot == NeuronCache::kNone) [[unlikely]]
-        missing[found++] = static_cast<std::uint32_t>(i);
-    }
-    return found;
-  }
-  for (std::size_t i = 0, count = neurons.size(); i < count; ++i) {
-    const std::uint32_t slot = cache.slot_of(base + block_in_ffn(neurons[i]));
-    into[i] = place(neurons[i], slot);
-    if (slot == NeuronCache::kNone) [[unlikely]]
-      missing[found++] = static_cast<std::uint32_t>(i);
-  }
-  return found;
-}
-
 NeuronStore::Piece NeuronStore::piece_of(std::uint32_t block, std::uint32_t slot, std::uint32_t stripe, Bytes begin, Bytes end) const {
   const Extent& ffn = ffns_[block / blocks_];
   const Bytes at = (stripe * blocks_ + block % blocks_) * piece_ + begin, length = (end == 0 ? piece_ : end) - begin;

@@ -110,6 +110,8 @@ class NeuronStore {
   // The same of neurons of the FFN whose first block is `base`. To `missing`: positions in `neurons` of those that are not resident, whose
   // places mean nothing. Returns how many these are. Requires: room for as many as `neurons` in both.
   std::size_t places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into, std::uint32_t* missing) const;
+  // Without `missing`. Requires: each block is a neuron.
+  std::size_t places(std::span<const std::uint32_t> neurons, std::uint32_t base, std::uint32_t* into) const;
 
   // "layer 3, expert 1, block 7" of a block number.
   std::string describe(std::uint32_t block) const;

@@ -4,7 +4,6 @@
 
 #include "engine/graph/lowering.hpp"
 #include "engine/ops/variants.hpp"
-#include "engine/parts/ffn/neuron_cluster/cluster.hpp"
 
 namespace vitro {
 namespace {
@@ -35,9 +34,10 @@ Predictor::Predictor(Machine& machine, const WeightStore& weights, const Residen
   if (ones_.data() != nullptr) std::fill_n(reinterpret_cast<float*>(ones_.data()), std::size_t{rank_} * options_.max_rows, 1.0f);
 }
 
-Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::vector<FfnGroup>* groups, std::vector<std::uint32_t> first) {
+Task<std::vector<NamedNeurons>> Predictor::predict(std::int16_t layer, const std::vector<FfnGroup>* groups,
+                                                   std::vector<std::uint32_t> first) {
   const std::size_t units = options_.units.size();
-  std::vector<IndexList> predicted;
+  std::vector<NamedNeurons> predicted;
   for (const bool scores : {false, true}) {
     std::vector<std::vector<Outcome>> outcomes(units);
     TaskScope scope(machine_.executor);
@@ -53,18 +53,21 @@ Task<std::vector<IndexList>> Predictor::predict(std::int16_t layer, const std::v
     for (std::size_t g = 0; g < groups->size(); ++g) {
       std::vector<IndexList> parts;
       std::size_t count = 0;
+      IndexBits bits;  // of one row, which all units have alike
       for (std::size_t u = 0; u < units; ++u) {
         const Slice share = share_from(first[g], u);
         if (share.count == 0) continue;
         const ActiveSet& active = std::get<ActiveSet>(outcomes[u].at(answered[u]++));
         check_active(active.rows, share.first, share.first + share.count);
+        const IndexBits its_bits = active.bits.size() == 1 ? active.bits.front() : nullptr;
+        bits = parts.empty() || bits == its_bits ? its_bits : nullptr;
         parts.push_back(united(active.rows));
         count += parts.back()->size();
       }
       auto all = std::make_shared<std::vector<std::uint32_t>>();
       all->reserve(count);
       for (const IndexList& part : parts) all->insert(all->end(), part->begin(), part->end());
-      predicted.push_back(std::move(all));
+      predicted.push_back({std::move(all), std::move(bits)});
     }
   }
   co_return predicted;

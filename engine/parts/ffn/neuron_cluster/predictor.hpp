@@ -6,6 +6,7 @@
 #include "engine/machine/machine.hpp"
 #include "engine/ops/contract.hpp"
 #include "engine/parts/ffn/ffn_block.hpp"
+#include "engine/parts/ffn/neuron_cluster/cluster.hpp"
 #include "engine/parts/weights/residency.hpp"
 
 namespace vitro {
@@ -29,7 +30,7 @@ class Predictor {
   Predictor(Machine& machine, const WeightStore& weights, const Residency& residency, PredictorOptions options);
 
   // For each group the neurons, from first[g] on, that are predicted for any of its rows; ascending.
-  Task<std::vector<IndexList>> predict(std::int16_t layer, const std::vector<FfnGroup>* groups, std::vector<std::uint32_t> first);
+  Task<std::vector<NamedNeurons>> predict(std::int16_t layer, const std::vector<FfnGroup>* groups, std::vector<std::uint32_t> first);
 
  private:
   KernelCall product(std::int16_t layer, const FfnGroup& group, Slice share, View weights, View x, View out) const;

@@ -29,12 +29,14 @@ class Gate final : public Function {
       for (const std::uint32_t neuron : *call.rows) {
         if (fires(neuron)) ids->push_back(neuron);
       }
+      if (also && !std::ranges::binary_search(*ids, *also)) ids->insert(std::ranges::lower_bound(*ids, *also), *also);
       active.rows.push_back(std::move(ids));
     }
     return active;
   }
   std::function<bool(std::uint32_t)> fires = [](std::uint32_t) { return true; };
   std::function<void(const KernelCall&)> before;  // may throw
+  std::optional<std::uint32_t> also;              // a neuron that every answer has, asked for or not
   std::uint64_t calls = 0;
 };
 
@@ -88,6 +90,7 @@ struct Scene {
   Picoseconds compute = kUnit, read = kUnit;
   std::uint32_t io_depth = 4, io_together = 1, unit_depth = 1;
   bool keep_silent = false;
+  bool bits = false;  // predictions come as bits, too
   std::uint32_t activations = 0;  // KernelCall::activations of the gates
   bool accelerators = false;      // units are no cores
   bool reader_computes = false;  // the core that issues reads is one of the units
@@ -155,7 +158,7 @@ class Bench {
   Report layer(std::int16_t layer, std::vector<std::uint32_t> neurons, bool every_neuron = false) {
     FfnGroup group;
     group.rows = std::make_shared<const std::vector<SeqPos>>(1);
-    const IndexList predicted = std::make_shared<const std::vector<std::uint32_t>>(std::move(neurons));
+    const NamedNeurons predicted = named(std::move(neurons));
     ClusterPlanOptions plan;
     plan.cluster_neurons = setup_.cluster_neurons;
     std::vector<Cluster> clusters = plan_clusters(*store, layer, {{&group, predicted}}, plan);
@@ -194,7 +197,7 @@ class Bench {
     plan.cluster_neurons = setup_.cluster_neurons;
     std::vector<std::vector<Cluster>> clusters;
     for (std::uint32_t layer = 0; layer < layers; ++layer) {
-      clusters.push_back(plan_clusters(*store, static_cast<std::int16_t>(layer), {{&group, every}}, plan));
+      clusters.push_back(plan_clusters(*store, static_cast<std::int16_t>(layer), {{&group, {every}}}, plan));
     }
     const Picoseconds began = machine_.machine().clock.now();
     machine_.run(prefill_layers(pipeline.operator->(), &clusters, read_ahead));
@@ -203,6 +206,14 @@ class Bench {
     report.overlap = spans.overlap();
     report.bytes_read = machine_.machine().storage.totals().bytes_read;
     return report;
+  }
+  // With bits where the scene says so.
+  NamedNeurons named(std::vector<std::uint32_t> neurons) const {
+    std::vector<std::uint64_t> bits((setup_.neurons + 63) / 64);
+    for (const std::uint32_t neuron : neurons) bits[neuron / 64] |= std::uint64_t{1} << neuron % 64;
+    NamedNeurons out{std::make_shared<const std::vector<std::uint32_t>>(std::move(neurons))};
+    if (setup_.bits) out.bits = std::make_shared<const std::vector<std::uint64_t>>(std::move(bits));
+    return out;
   }
   Machine& machine() { return machine_.machine(); }
   void run(Task<void> task) { machine_.run(std::move(task)); }
