@@ -36,6 +36,9 @@ class Bench {
       memory_bound(name, subject);
       against_q4_0(name, subject);
     }
+    for (const Format format : all_formats()) {
+      if (format.is_codebook()) memory_bound("matvec " + std::string(to_string(format)), {format, Layout::rows, variant::kInt8});
+    }
     for (const Format format : {Format::w(1, 64, 'z'), Format::w(2, 64, 'z'), Format::w(3, 64, 'z'), Format::w(4, 64, 'z')}) {
       const Subject look_ups{format, Layout::lut, variant::kInt8}, dots{format, Layout::tiled, variant::kInt8};
       const std::string name = "matvec " + std::string(to_string(format));
@@ -61,6 +64,10 @@ class Bench {
     compute_bound("matmul q4_k", {Format::q4_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul q5_k", {Format::q5_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
     compute_bound("matmul q6_k", {Format::q6_k, Layout::tiled, variant::kInt8}, function_.set().int8_macs);
+    for (const Format format : {Format::iq1_s, Format::iq2_xxs, Format::iq3_s}) {
+      const std::string name = "matmul " + std::string(to_string(format));
+      compute_bound(name, {format, Layout::rows, variant::kInt8}, function_.set().int8_macs);
+    }
     for (std::uint32_t bits = 1; bits <= 4; ++bits) {
       const Format format = Format::w(bits, 64, 'z');
       const std::string name = "matmul " + std::string(to_string(format));

@@ -23,12 +23,12 @@ Lease huge_lease(Bytes size) {
   }));
 }
 
-// Weights of a K-quant, also of those that are read and not made: bytes of all kinds, and scales of one size.
-static void fill_k_quant(Format format, Rng& rng, std::byte* row, std::size_t bytes) {
+// Weights of K-quants and codebooks, also of those that are read and not made: bytes of all kinds, and scales of one size.
+static void fill_blocks(Format format, Rng& rng, std::byte* row, std::size_t bytes) {
   for (std::size_t b = 0; b < bytes; ++b) row[b] = static_cast<std::byte>(rng.next());
   const std::size_t block = block_bytes(format);
   for (std::size_t at = 0; at < bytes; at += block) {
-    row[at + (format == Format::q6_k ? block - 1 : 1)] = std::byte{0x10};
+    row[at + (format == Format::q6_k || format == Format::iq1_m ? block - 1 : 1)] = std::byte{0x10};
     if (has_minima(format)) row[at + 3] = std::byte{0x10};
   }
 }
@@ -59,8 +59,8 @@ BenchWeights make_bench_weights(Format format, Layout layout, std::uint32_t rows
       continue;
     }
     for (std::uint32_t r = 0; r < kTileRows; ++r) {
-      if (has_k_tiles(format)) {
-        fill_k_quant(format, rng, &group[r * row_bytes(format, columns)], row_bytes(format, columns));
+      if (has_k_tiles(format) || format.is_codebook()) {
+        fill_blocks(format, rng, &group[r * row_bytes(format, columns)], row_bytes(format, columns));
         continue;
       }
       for (float& w : row) w = static_cast<float>(rng.uniform() - 0.5);

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are read a
 
 constexpr std::uint32_t kMagic = 0x46554747;            // "GGUF"
 constexpr std::uint32_t kPowerInferMagic = 0x49525750;  // "PWRI"
-constexpr std::uint32_t kInt32 = 26, kOldInt32 = 18;    // the id that PowerInfer writes is from before it was moved
+constexpr std::uint32_t kInt32 = 26, kOldInt32 = 18;    // the id that PowerInfer writes; iq3_xxs has it since
 constexpr std::size_t kMaxDims = 4;
 constexpr std::size_t kMaxName = 65535;
 // The smallest entries that a file can hold: a key or a name of no bytes still needs its length, type and value.
@@ -213,7 +213,10 @@ class GgufParser {
 
   // Of a model's tensors, orders of columns alone are integers.
   std::optional<Format> format_of(std::uint32_t type, std::string_view name) const {
-    if (!indices_) return type == kInt32 && !is_order_name(name) ? std::nullopt : format_of_gguf_type(type);
+    if (!indices_) {
+      const bool integers = (type == kInt32 && !is_order_name(name)) || (out_.powerinfer_ && type == kOldInt32);
+      return integers ? std::nullopt : format_of_gguf_type(type);
+    }
     return type == kInt32 || type == kOldInt32 ? std::optional(Format::index32) : std::nullopt;
   }
 
@@ -238,7 +241,7 @@ class GgufParser {
     if (!format && out_.powerinfer_ && (type == kInt32 || type == kOldInt32)) bad("int32: a PowerInfer index of neurons, not a model");
     if (!format) {
       bad(fmt::format("type {} is not supported (expected {})", type,
-                      indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL or one of vitro's own"));
+                      indices_ ? "I32" : "F32, F16, BF16, Q4_0, Q8_0, Q4_K, Q5_K, Q6_K, IQ1_S to IQ4_XS or one of vitro's own"));
     }
     tensor.format = *format;
     if (!indices_ && tensor.format == Format::index32 && dims != 1) {

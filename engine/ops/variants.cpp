@@ -30,8 +30,8 @@ std::string_view describe(VariantId id) {
   if (id == kA16) return "any weight format, fp16 activations, 16 lanes of fused multiply-adds in float32: a GPU";
   if (id == kHalfSums) return "weights in f16, fp16 activations and sums, 16 lanes of fused multiply-adds: float16 instructions";
   if (id == kInt8)
-    return "weights that are integers times a scale (q4_0, q8_0, K-quants, groups w1g32 to w8g128zr, iq4_nl, iq4_xs, fp4, w4_outliers), "
-           "activations quantised to int8";
+    return "weights that are integers times a scale (q4_0, q8_0, K-quants, iq1_s to iq4_xs, groups w1g32 to w8g128zr, fp4, "
+           "w4_outliers), activations quantised to int8";
   if (id == kLutExp) return "attention in fp16, 2^x by table: what an NPU's vector and matrix units compute";
   if (id == kExpF16) return "attention in fp16, 2^x by a polynomial of degree 4 in fp16";
   if (id == kExpF32) return "attention in fp16, 2^x by a polynomial of degree 6 in float32";
@@ -59,14 +59,15 @@ std::optional<Exponential> exponential_of(VariantId id) {
 
 VariantId by_key(std::string_view value) { return value == "fp16" ? kHmx : by_name(value); }
 
-std::size_t int8_block(Format weights) { return has_k_tiles(weights) ? kBlock : block_elements(weights); }
+std::size_t int8_block(Format weights) { return has_k_tiles(weights) || weights.is_codebook() ? kBlock : block_elements(weights); }
 
 bool supports(VariantId id, Format weights, Layout layout) {
   if (weights == Format::q4_nibbles) {
     return layout == Layout::rows && (id == kFloat || id == kInt8 || id == kHmx || id == kA16 || id == kReference);
   }
   if (!weights.is_for_weights()) return false;
-  const bool integers = weights == Format::q8_0 || code_form(weights) || integer_step(weights) || has_k_tiles(weights);
+  const bool integers =
+      weights == Format::q8_0 || code_form(weights) || integer_step(weights) || has_k_tiles(weights) || weights.is_codebook();
   if (id == kInt8) return integers && can_lay(layout, weights, kTileRows);
   if (id == kInt8Tables)
     return can_lay(Layout::lut, weights, kTileRows) && (layout == Layout::lut || (layout == Layout::rows && weights.is_group()));

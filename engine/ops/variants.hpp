@@ -31,7 +31,8 @@ inline constexpr VariantId kFloat{1};
 // Formats whose values are d times integers: q8_0, q4_0, the group formats, iq4_nl, and fp4 as d / 2 times twice its values, in every
 // layout that they have, whether products are computed or looked up; q4_nibbles, Layout::rows. K-quants, by 32 activations: q6_k adds dots
 // of 16 columns, with d_w = d sc; q4_k and q5_k first add acc = fma(m mn, -(d_x * float(sum of the quants)), acc), then the dot; iq4_xs has
-// d_w = d (sc - 32) and its table's values.
+// d_w = d (sc - 32) and its table's values. Codebooks (engine/quant/codebook_blocks.hpp), by 32 activations: dots of 16 or 32 columns with
+// d_w = d kUnit s; Layout::rows.
 // w4_outliers: blocks of nibbles with d_w = d, then the row's outliers in their order with activations as they are: acc = fma(e v, x, acc).
 inline constexpr VariantId kInt8{2};
 
@@ -83,7 +84,7 @@ std::string_view name(VariantId id);       // "float", "int8", "int8_tables", "i
 std::string_view describe(VariantId id);   // one line for lists
 VariantId by_name(std::string_view name);  // none when unknown
 VariantId by_key(std::string_view value);  // as keys of experiments name it, which call kHmx fp16; none when unknown
-// Activations that share a scale in kInt8: as many as the weights that do, 32 with K-quants.
+// Activations that share a scale in kInt8: as many as the weights that do, 32 with K-quants and codebooks.
 std::size_t int8_block(Format weights);
 bool supports(VariantId id, Format weights, Layout layout);
 // True when accumulate over such weights quantises what it weights rows with, in groups of 16 rows, instead of dequantising the rows:

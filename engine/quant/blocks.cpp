@@ -8,6 +8,7 @@
 
 #include "engine/base/check.hpp"
 #include "engine/quant/code_search.hpp"
+#include "engine/quant/codebook_blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/load16.hpp"
 #include "engine/quant/outlier_rows.hpp"
@@ -95,6 +96,21 @@ void dequantise_iq4_xs(const std::byte* in, float* out) {
   }
 }
 
+template <Format kFormat>
+void dequantise_codebook(const std::byte* in, float* out) {
+  using Codec = codebook::Codec<kFormat>;
+  const float d = half_to_float(Codec::d(in)) * Codec::kUnit;
+  for (int b = 0; b < codebook::kGroups; ++b, out += kBlock) {
+    std::uint64_t octets[4];
+    const std::uint32_t marks = Codec::marks(in, b);
+    Codec::octets(in, b, [&](int j, std::uint64_t entries) { octets[j] = Codec::changed(entries, marks >> 8 * j & 255); });
+    for (int i = 0; i < 32; ++i) {
+      const float step = d * static_cast<float>(Codec::scale(in, b, i / Codec::kRun));
+      out[i] = step * static_cast<float>(static_cast<std::int8_t>(octets[i / 8] >> i % 8 * 8));
+    }
+  }
+}
+
 // 1 / d. A step so small that this overflows is stored as a zero scale anyway, so its quants may be anything finite.
 float reciprocal(float d) {
   const float inverse = 1 / d;
@@ -156,6 +172,8 @@ void dequantise_row(Format format, const std::byte* in, float* out, std::size_t 
       if (format == Format::q5_k) return blocks([](const std::byte* x, float* y) { dequantise_k45(x, x + 16, x + 48, y); });
       if (format == Format::iq4_xs) return blocks(dequantise_iq4_xs);
       return blocks(dequantise_q6_k);
+    case Format::Family::codebook:
+      return codebook::with_format(format, [&]<Format kFormat>() { blocks(dequantise_codebook<kFormat>); });
     case Format::Family::tile:
       return blocks(dequantise_pair);
     case Format::Family::mixed:

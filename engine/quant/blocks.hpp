@@ -13,7 +13,7 @@
 namespace vitro {
 
 inline constexpr std::size_t kBlock = 32;        // elements of a q4_0, q8_0, iq4_nl, fp4 or nf4 block, and of 16 bytes of q4_nibbles
-inline constexpr std::size_t kSuperBlock = 256;  // elements of a q4_k, q5_k or q6_k block
+inline constexpr std::size_t kSuperBlock = 256;  // elements of a block of K-quants and codebooks
 
 [[gnu::always_inline]] constexpr std::size_t block_elements(Format format) { return format.block; }  // 1 for plain formats
 [[gnu::always_inline]] constexpr std::size_t block_bytes(Format format) { return format.block_bytes(); }

@@ -47,7 +47,7 @@ constexpr Known group(Format format) {
 
 // All there are. The place in this list is the id, which files hold: new ones come last.
 constexpr auto kKnown = [] {
-  std::array<Known, 65> all;
+  std::array<Known, 72> all;
   std::size_t count = 0;
   const auto add = [&](const Known& known) { all.at(count++) = known; };
   const auto add_groups = [&](char suffix) {
@@ -82,6 +82,13 @@ constexpr auto kKnown = [] {
   add(named(Format::q4_0_tile, "q4_0_tile", kPrivateTypes + 3));
   add(named(Format::w4_outliers, "w4_outliers", kPrivateTypes + 4));
   add(named(Format::iq4_xs, "iq4_xs", 23));
+  add(named(Format::iq2_xxs, "iq2_xxs", 16));
+  add(named(Format::iq2_xs, "iq2_xs", 17));
+  add(named(Format::iq3_xxs, "iq3_xxs", 18));
+  add(named(Format::iq1_s, "iq1_s", 19));
+  add(named(Format::iq3_s, "iq3_s", 21));
+  add(named(Format::iq2_s, "iq2_s", 22));
+  add(named(Format::iq1_m, "iq1_m", 29));
   if (count != all.size()) throw "the array is not full";
   return all;
 }();

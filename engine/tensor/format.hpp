@@ -18,6 +18,7 @@ struct Format {
     plain,    // one number per element
     block,    // a scale, then integers: q4_0, q8_0
     k_quant,  // scales (and minima) of runs within a block, and integers: q4_k, q5_k, q6_k, iq4_xs
+    codebook,  // scales of runs within a block, and places in a list of 4 or 8 values at once: engine/quant/codebook_blocks.hpp
     nibbles,  // q4_0 without its scales, which are an operand of their own, f16 [N, K/32]
     group,    // w<bits>g<block>[z][r]: a scale, the zero point (z), the codes; with r all blocks of a row have one scale (and zero point)
     table,    // as q4_0, but a code names one of 16 values
@@ -55,8 +56,12 @@ struct Format {
   static constexpr Format kv(std::uint8_t key_bits, Values values) {
     return {Family::kv, key_bits, 1, static_cast<std::uint8_t>(1 - key_bits / 8), false, false, values};
   }
+  // Of codebooks: so many whole bits per element, and the other bytes that a block of 256 takes.
+  static constexpr Format iq(std::uint8_t bits, std::uint8_t head) {
+    return {Family::codebook, bits, 256, head, false, false, Values::integers};
+  }
   static const Format f32, f16, bf16, q4_0, q8_0, q4_k, q5_k, q6_k, q4_nibbles, iq4_nl, iq4_xs, fp4, nf4, q4_0_tile, w4_outliers, int8_fp8,
-      int4_fp8, int8_e5m2, int4_e5m2, index32;
+      int4_fp8, int8_e5m2, int4_e5m2, index32, iq2_xxs, iq2_xs, iq3_xxs, iq1_s, iq3_s, iq2_s, iq1_m;
 
   // Inlined always: files of several instruction sets use these, and no copy of one may be linked into another.
   [[gnu::always_inline]] constexpr std::size_t block_bytes() const { return head + std::size_t{block} * bits / 8; }
@@ -67,6 +72,7 @@ struct Format {
   [[gnu::always_inline]] constexpr bool has_codes() const {
     return is_group() || family == Family::table || (family == Family::block && bits == 4);
   }
+  [[gnu::always_inline]] constexpr bool is_codebook() const { return family == Family::codebook; }
   // Of KV pools alone. Pools in f32 and f16 hold plain numbers.
   [[gnu::always_inline]] constexpr bool is_for_kv() const { return family == Family::kv; }
   // False for what a model's weights are never given in.
@@ -100,6 +106,13 @@ inline constexpr Format Format::int4_fp8 = Format::kv(4, Values::e4m3);
 inline constexpr Format Format::int8_e5m2 = Format::kv(8, Values::e5m2);
 inline constexpr Format Format::int4_e5m2 = Format::kv(4, Values::e5m2);
 inline constexpr Format Format::index32{Family::index, 32, 1, 0, false, false, Values::integers};
+inline constexpr Format Format::iq2_xxs = Format::iq(2, 2);
+inline constexpr Format Format::iq2_xs = Format::iq(2, 10);
+inline constexpr Format Format::iq3_xxs = Format::iq(3, 2);
+inline constexpr Format Format::iq1_s = Format::iq(1, 18);
+inline constexpr Format Format::iq3_s = Format::iq(3, 14);
+inline constexpr Format Format::iq2_s = Format::iq(2, 18);
+inline constexpr Format Format::iq1_m = Format::iq(1, 24);
 
 // Formats that exist, in the order of their ids.
 std::span<const Format> all_formats();

@@ -14,6 +14,7 @@ import re
 import sys
 from pathlib import Path
 
+import codebooks
 import halves
 import outliers
 from cores import CORES
@@ -46,6 +47,7 @@ ATTENDED = ["float.f32", "float.f16"]  # attention: half dot products, half `val
 PASS, TILE_WEIGHTS = "register_pass<{step}, {weights}, {quarters}, {rows}>", {"int8.q4_0": "CodeWeights<4, false, 32>",
                                                                              "int8.q8_0": "CodeWeights<8, false, 32>"}
 BATCHES = {2: "macs_per_cycle_batch", 4: "macs_per_cycle_batch_4", 8: "macs_per_cycle_batch_8"}  # rows of a pass: key of its rates
+MORE = {16: "macs_per_cycle_batch_16", 64: "macs_per_cycle_batch_64"}  # of codebooks alone, whose bytes are found once for all rows
 K_COLUMNS = 256  # of a block of a K-quant: a loop over eight times 32 columns inside the one over blocks, which unpacks scales
 K_LOOPS = {f"int8.{name}": f"tiles::k_pass<{{target}}, tiles::{form}, {{rows}}>"
            for name, form in (("q4_k", "Q4K"), ("q5_k", "Q5K"), ("q6_k", "Q6K"), ("iq4_xs", "Iq4Xs"))}
@@ -56,7 +58,8 @@ SUMS = {  # of weighted rows (accumulate), one activation row at a time: (functi
     "int8.q4_0.accumulate": ("coefficients::add_blocks<{target}, lanes::kQ4Bytes>", INT_MACS, 16 * 32),
 }
 COEFFICIENTS = 16 * 16  # that coefficients::quantise makes: one for each block of 32 weights
-DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "w4_outliers"]  # to float32 rows, which meet the loop of float.f32
+# To float32 rows, which meet the loop of float.f32.
+DEQUANTISED = ["bf16", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "w4_outliers", *codebooks.RUNS]
 DEQUANTISERS = {  # functions of engine/kernels/common/block_rows.hpp, elements of a block
     "q8_0": ("q8_0<Vector>", 32), "q4_0": ("q4_0<Vector>", 32), "q4_k": ("k45<Vector, false>", 256), "q5_k": ("k45<Vector, true>", 256),
     "q6_k": ("q6_k<Vector>", 256)}
@@ -89,6 +92,7 @@ def compiled(kernel_set):
     pointers = {"quantise32": "lanes::quantise<Vector>", "scales": SCALES, "coefficients": f"coefficients::quantise<{target}>"}
     pointers |= {f"unpack_{name}": f"unpack_kv::{function}<Vector>" for name, function in UNPACKING.items()}
     pointers |= {f"dequantise_{name}": f"block_rows::{function}" for name, (function, _) in DEQUANTISERS.items()}
+    pointers |= codebooks.pointers(target)
     pointers |= {symbol(kernel, 1): function.format(target=target) for kernel, (function, _, _) in SUMS.items()}
     pointers |= {symbol(kernel, rows): tile_pass(kernel_set, kernel, rows) for kernel in LOOPS for rows in passes(kernel_set, kernel)}
     pointers |= {symbol(kernel, rows): function.format(target=target, rows=1 if rows == 1 else f"{target}::kBatch")
@@ -159,7 +163,7 @@ def code_symbol(kernel, bits):
 
 def measure(kernel_set, model):
     """-> ({rows of a pass: macs per cycle}, cycles per converted element, one comment per loop)."""
-    functions, rates, notes = compiled(kernel_set), {rows: {} for rows in (1, *BATCHES)}, []
+    functions, rates, notes = compiled(kernel_set), {rows: {} for rows in (1, *BATCHES, *MORE)}, []
     loops = [(kernel, macs, step, rows) for kernel, (_, macs, step) in LOOPS.items() for rows in passes(kernel_set, kernel)]
     loops += [(kernel, macs, step, 1) for kernel, (_, macs, step) in SUMS.items()]
     loops += [(kernel, INT_MACS, None, rows) for kernel in K_LOOPS for rows in (1, 2)]
@@ -189,9 +193,10 @@ def measure(kernel_set, model):
     if kernel_set == CODE_SET:
         more, of_codes = measure_codes(kernel_set, functions, model, notes)
         conversions |= of_codes
-        for rows in rates:
+        for rows in more:
             rates[rows] |= more[rows]
-    outliers.add_prices(kernel_set, functions, model, rates, conversions, notes)
+    outliers.add_prices(kernel_set, functions, model, {rows: rates[rows] for rows in (1, *BATCHES)}, conversions, notes)
+    codebooks.add_prices(kernel_set, functions, model, rates, conversions, notes)
     return rates, conversions, notes
 
 
@@ -321,7 +326,8 @@ def document(core, sets):
     lines = ["# Written by tools/cpu_costs/generate.py from the compiled kernels: do not edit, run it again (docs/design/cpu.md).",
              "# A cluster of a device file takes it by `include:`. By instruction set, then variant and weight format."]
     for rows, key, what in ((1, "macs_per_cycle", "one activation row"), (2, BATCHES[2], "passes of two activation rows"),
-                            (4, BATCHES[4], "of four"), (8, BATCHES[8], "of eight")):
+                            (4, BATCHES[4], "of four"), (8, BATCHES[8], "of eight"), (16, MORE[16], "codebooks with 16 of them"),
+                            (64, MORE[64], "with 64")):
         lines += [f"{key}:  # {what}", f"  kind: {kind}", f'  source: "{source}"']
         lines += [f"  {name}: {table(results[name][0][rows])}" for name in sets if results[name][0][rows]]
     lines += ["cycles_per_conversion:  # int8: of one activation, or of one coefficient of 32 weights; float: of one weight "

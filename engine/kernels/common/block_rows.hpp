@@ -3,6 +3,7 @@
 #pragma once
 #include "engine/kernels/common/lanes.hpp"
 #include "engine/quant/blocks.hpp"
+#include "engine/quant/codebook_blocks.hpp"
 #include "engine/quant/outlier_rows.hpp"
 
 namespace vitro::block_rows {
@@ -78,6 +79,27 @@ template <class V>
   }
 }
 
+// All of a block is found before it is read again: by then its bytes are in the cache, and not on their way to it.
+template <class V, Format kFormat>
+[[gnu::always_inline]] inline void codebook_block(const std::byte* in, float* out) {
+  using Codec = codebook::Codec<kFormat>;
+  const float d = half_to_float(Codec::d(in)) * Codec::kUnit;
+  alignas(16) std::uint64_t octets[32];
+  for (int b = 0; b < codebook::kGroups; ++b) {
+    const std::uint32_t marks = Codec::marks(in, b);
+    Codec::octets(in, b, [&](int j, std::uint64_t entries) __attribute__((always_inline)) {
+      octets[4 * b + j] = Codec::changed(entries, marks >> 8 * j & 255);
+    });
+  }
+  for (int b = 0; b < codebook::kGroups; ++b) {
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half, out += 16) {
+      const V step = V::all(d * static_cast<float>(Codec::scale(in, b, 16 * half / Codec::kRun)));
+      (step * V::floats(SignedBytes(load(reinterpret_cast<const std::byte*>(octets + 4 * b + 2 * half))))).store(out);
+    }
+  }
+}
+
 // Positions are below n (outlier_damage()).
 template <class V>
 [[gnu::always_inline]] inline void outlier_row(const std::byte* in, float* out, std::size_t n) {
@@ -103,6 +125,10 @@ void dequantise(Format format, const std::byte* in, float* out, std::size_t n) {
     for (; out != end; in += 176, out += 256) k45<V, true>(in, out);
   } else if (format == Format::q6_k) {
     for (; out != end; in += 210, out += 256) q6_k<V>(in, out);
+  } else if (format.is_codebook()) {
+    codebook::with_format(format, [&]<Format kFormat>() __attribute__((always_inline)) {
+      for (; out != end; in += kFormat.block_bytes(), out += 256) codebook_block<V, kFormat>(in, out);
+    });
   } else if (format == Format::w4_outliers) {
     outlier_row<V>(in, out, n);
   } else {

@@ -25,11 +25,11 @@ struct Int8Rows {
   std::size_t blocks = 0, rows = 0;
 };
 
-// The same rows for K-quants: blocks of 32.
+// The same rows for K-quants and codebooks: blocks of 32.
 struct KRows {
   Int8Rows x;
   const float* offsets = nullptr;        // [blocks, rows], of q4_k and q5_k, for their minima: scale * -(sum of a block's quants)
-  const std::int32_t* starts = nullptr;  // [blocks, rows, 2], of q6_k: -32 times the sum of half a block's quants
+  const std::int32_t* starts = nullptr;  // [blocks, rows, 2], where 16 weights share a scale: -32 times the sum of half a block's quants
 };
 
 // The same rows as tables of sums: of every four activations the 16 sums of a subset, less the least of them (lut/look_up.hpp); or the
@@ -157,6 +157,10 @@ struct KernelSet {
   void (*tiles_q6_k)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
   // iq4_xs: the same of values that 32 nibbles name.
   void (*tiles_iq4_xs)(const std::byte* tiles, std::size_t groups, KRows x, float* y, std::size_t y_stride);
+  // Codebooks, of 16 rows in file order that stand anywhere; those of `next` are requested from memory meanwhile. With d, the odd integers
+  // s and the values of engine/quant/codebook_blocks.hpp: acc = fma(float(dot), (d * s) * d_x, acc), over columns that share s.
+  void (*codebook_rows)(Format format, const std::byte* const* rows, const std::byte* const* next, const KRows& x, float* y,
+                        std::size_t y_stride);
   // Formats of integer codes, by dot products: groups of 16 rows in Layout::tiled, or unpacked (`form.stored_bits` is 8).
   void (*code_dots)(const CodeForm& form, const std::byte* tiles, std::size_t groups, Int8Rows x, float* y, std::size_t y_stride);
   // What code_dots() leaves out of w4_outliers: y[b * y_stride + row] = fma(e v, x[b * columns + position], y) for the row's outliers in

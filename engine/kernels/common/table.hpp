@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/kernels/common/block_groups.hpp"
 #include "engine/kernels/common/block_rows.hpp"
+#include "engine/kernels/common/codebook_tiles.hpp"
 #include "engine/kernels/common/coefficients.hpp"
 #include "engine/kernels/common/half_sums.hpp"
 #include "engine/kernels/common/k_tiles.hpp"
@@ -58,6 +59,7 @@ constexpr KernelSet make_kernel_set(const char* name) {
   set.tiles_q5_k = tiles::multiply_k<T, tiles::Q5K>;
   set.tiles_q6_k = tiles::multiply_k<T, tiles::Q6K>;
   set.tiles_iq4_xs = tiles::multiply_k<T, tiles::Iq4Xs>;
+  set.codebook_rows = tiles::codebook_rows<T>;
   set.code_dots = tiles::code_dots<T>;
   set.add_outliers = outliers::add<V>;
   set.unpack_planes = tiles::unpack_planes<T>;

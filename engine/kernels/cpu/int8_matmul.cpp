@@ -15,6 +15,9 @@ namespace {
 // Above so many activation rows, codes that are unpacked once for all rows beat tables for each (docs/design/lut-kernels.md).
 constexpr std::uint32_t kMostLookUpRows = 4;
 
+// Blocks of 256 columns with scales of their own for 16 or 32 of them.
+bool by_k_rows(Format weights) { return has_k_tiles(weights) || weights.is_codebook(); }
+
 // As look-ups and K-quants read them, or as the set's other dot products do. A zero of q8_0 and of values is none.
 Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Format weights, bool look_ups) {
   const std::size_t block = variant::int8_block(weights);
@@ -26,7 +29,7 @@ Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Forma
     const float* row = x + b * shape.k;
     set.quantise_blocks(row, block, row_blocks, shape.batch, quants + b * block, scales + b, corrections + b);
   }
-  if (set.arrange != nullptr && !look_ups && !has_k_tiles(weights)) {
+  if (set.arrange != nullptr && !look_ups && !by_k_rows(weights)) {
     CodeForm form = code_form(weights == Format::q4_nibbles ? Format::q4_0 : weights).value_or(CodeForm{});
     form.group = static_cast<std::uint32_t>(block);
     set.arrange(form, quants, scales, corrections, row_blocks, shape.batch);
@@ -54,7 +57,7 @@ Int8Rows quantised(const KernelSet& set, const KernelCall& call, MatmulShape sha
   return rows;
 }
 
-// What the loops over K-quants need of the sums of activations.
+// What the loops over K-quants and codebooks need of the sums of activations.
 KRows k_rows(const Int8Rows& x, Format weights) {
   const std::size_t blocks = x.blocks * x.rows;
   if (has_minima(weights)) {
@@ -62,7 +65,7 @@ KRows k_rows(const Int8Rows& x, Format weights) {
     for (std::size_t b = 0; b < blocks; ++b) offsets[b] = x.scales[b] * (static_cast<float>(x.corrections[b]) * 0.125f);
     return {x, offsets, nullptr};
   }
-  if (weights != Format::q6_k) return {x, nullptr, nullptr};
+  if (!shares_scales_by_16(weights)) return {x, nullptr, nullptr};
   auto* starts = scratch<std::int32_t>(Scratch::e, 2 * blocks);
   for (std::size_t b = 0; b < 2 * blocks; ++b) {
     std::int32_t sum = 0;
@@ -88,7 +91,7 @@ class Int8Matmul {
         stride_(row_bytes(w_.format, shape.k, w_.layout)) {
     const bool q4_0_tile = w_.format == Format::q4_0 && w_.layout != Layout::lut;
     if (const auto form = code_form(w_.format); form && !q4_0_tile) form_ = *form;
-    if (has_k_tiles(w_.format)) k_ = k_rows(x_, w_.format);
+    if (by_k_rows(w_.format)) k_ = k_rows(x_, w_.format);
     if (look_ups_) make_tables();
   }
 
@@ -167,6 +170,10 @@ class Int8Matmul {
   // The first `count` of the waiting rows.
   void multiply_rows(std::uint32_t count) {
     for (std::uint32_t r = waiting_; r < 2 * kTileRows; ++r) data_[r] = data_[0];  // lanes that nobody reads
+    if (w_.format.is_codebook()) {
+      multiply_codebook();
+      return take(count);
+    }
     const std::size_t block = block_bytes(w_.format);
     const BlockSteps steps = scales_ != nullptr ? BlockSteps{block, block, 2} : BlockSteps{block - 2, block, block};
     if (shape_.batch == 1 && multiply_group(steps)) return take(count);
@@ -190,6 +197,11 @@ class Int8Matmul {
       multiply_units(tile, 1, partial(), kTileRows);
     }
     take(count);
+  }
+  void multiply_codebook() {
+    const std::byte* rows[2 * kTileRows];
+    for (std::uint32_t r = 0; r < 2 * kTileRows; ++r) rows[r] = data_[r].scales;
+    set_.codebook_rows(w_.format, rows, rows + kTileRows, k_, partial(), kTileRows);
   }
   // One activation row needs no group in memory. False: the set has no such loop for the format.
   bool multiply_group(BlockSteps steps) {

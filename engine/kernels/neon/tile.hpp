@@ -53,6 +53,29 @@ struct Tile {
     }
     return pair;
   }
+  static constexpr int kOctets = 4;
+  using Octets = const std::int64_t (&)[kOctets];
+  static uint8x16_t pair(Octets v, int i) {
+    const auto eight = [&](int k) { return vcreate_u8(static_cast<std::uint64_t>(v[k])); };
+    return vcombine_u8(eight(2 * i), eight(2 * i + 1));
+  }
+  // 0xff for each bit of two bytes.
+  static uint8x16_t bytes_of(const std::byte* bits) {
+    const auto eight = [&](int i) { return vdup_n_u8(static_cast<std::uint8_t>(bits[i])); };
+    return vtstq_u8(vcombine_u8(eight(0), eight(1)), vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201)));
+  }
+  static void with_signs(Octets entries, const std::byte* marks, std::byte* to) {
+    for (int i = 0; i < 2; ++i) {
+      const uint8x16_t mask = bytes_of(marks + 2 * i);
+      vst1q_u8(reinterpret_cast<std::uint8_t*>(to) + 16 * i, vsubq_u8(veorq_u8(pair(entries, i), mask), mask));
+    }
+  }
+  static void with_deltas(Octets entries, const std::byte* marks, std::byte* to) {
+    for (int i = 0; i < 2; ++i) {
+      const uint8x16_t v = veorq_u8(pair(entries, i), vdupq_n_u8(128));
+      vst1q_u8(reinterpret_cast<std::uint8_t*>(to) + 16 * i, vsubq_u8(v, vandq_u8(bytes_of(marks + 2 * i), vdupq_n_u8(2))));
+    }
+  }
   static void opaque(Quants& w) { asm volatile("" : "+w"(w.q[0]), "+w"(w.q[1]), "+w"(w.q[2]), "+w"(w.q[3])); }
   static int8x16_t four(const std::int8_t* x) {
     std::int32_t bits;

@@ -209,6 +209,26 @@ struct Target {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), v.b);
   }
   static Codes field(Codes v, int shift, int mask) { return {field(v.a, shift, mask), field(v.b, shift, mask)}; }
+  static constexpr int kOctets = 4;
+  using Octets = const std::int64_t (&)[kOctets];
+  static __m256i octets(Octets v) { return _mm256_setr_epi64x(v[0], v[1], v[2], v[3]); }
+  static void with_signs(Octets entries, const std::byte* marks, std::byte* to) {
+    const __m256i mask = bytes_of(marks);
+    put(_mm256_sub_epi8(_mm256_xor_si256(octets(entries), mask), mask), to);
+  }
+  static void with_deltas(Octets entries, const std::byte* marks, std::byte* to) {
+    const __m256i v = _mm256_xor_si256(octets(entries), _mm256_set1_epi8(-128));
+    put(_mm256_sub_epi8(v, _mm256_and_si256(bytes_of(marks), _mm256_set1_epi8(2))), to);
+  }
+  static void put(__m256i v, std::byte* to) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), v); }
+  // 0xff for each bit of four bytes.
+  static __m256i bytes_of(const std::byte* bits) {
+    std::int32_t four;
+    __builtin_memcpy(&four, bits, sizeof four);
+    const __m256i which = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
+    const __m256i bit = _mm256_set1_epi64x(static_cast<long long>(0x8040201008040201));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(four), which), bit), bit);
+  }
   static Codes merge(Codes v, Codes w) { return {_mm256_or_si256(v.a, w.a), _mm256_or_si256(v.b, w.b)}; }
   static Codes no_codes() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
   static __m128i half_of(const std::byte* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }

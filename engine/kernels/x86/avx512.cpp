@@ -198,6 +198,22 @@ struct Target {
     return _mm512_and_si512(reinterpret_cast<Codes>(shift < 0 ? words << -shift : words >> shift),
                             _mm512_set1_epi8(static_cast<char>(mask)));
   }
+  static constexpr int kOctets = 8;
+  using Octets = const std::int64_t (&)[kOctets];
+  static __m512i octets(Octets v) { return _mm512_setr_epi64(v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]); }
+  static void with_signs(Octets entries, const std::byte* marks, std::byte* to) {
+    const __m512i v = octets(entries);
+    store(_mm512_mask_sub_epi8(v, mask_at(marks), _mm512_setzero_si512(), v), to);
+  }
+  static void with_deltas(Octets entries, const std::byte* marks, std::byte* to) {
+    const __m512i v = _mm512_xor_si512(octets(entries), _mm512_set1_epi8(-128));
+    store(_mm512_mask_sub_epi8(v, mask_at(marks), v, _mm512_set1_epi8(2)), to);
+  }
+  static __mmask64 mask_at(const std::byte* p) {
+    __mmask64 mask;
+    __builtin_memcpy(&mask, p, sizeof mask);
+    return mask;
+  }
   static Codes merge(Codes a, Codes b) { return _mm512_or_si512(a, b); }
   static Codes no_codes() { return _mm512_setzero_si512(); }
   // Each 128-bit lane picks its four rows out of a copy of all 16.

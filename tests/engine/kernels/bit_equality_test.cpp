@@ -75,14 +75,18 @@ TEST(BitEquality, every_set_equals_portable_on_random_products_of_codes) {
   }
 }
 
+constexpr Format kLongRows[] = {Format::f32,     Format::f16,   Format::bf16,  Format::q4_0,   Format::q8_0,  Format::q4_k,
+                                Format::q5_k,    Format::q6_k,  Format::iq4_xs, Format::iq1_s, Format::iq1_m, Format::iq2_xxs,
+                                Format::iq2_xs,  Format::iq2_s, Format::iq3_xxs, Format::iq3_s};
+
 TEST(BitEquality, every_matmul_format_with_long_rows_and_batches) {
   Rng rng(8);
-  for (const Format format :
-       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs}) {
+  for (const Format format : kLongRows) {
     for (const std::uint32_t batch : {1u, 2u, 3u, 7u, 8u, 13u, 17u}) {
       expect_equal_bits(matmul_call(rng, format, Layout::rows, variant::kFloat, {37, 768, batch}), std::string(to_string(format)));
-      if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
+      if (!variant::supports(variant::kInt8, format, Layout::rows)) continue;
       expect_equal_bits(matmul_call(rng, format, Layout::rows, variant::kInt8, {37, 768, batch}), std::string(to_string(format)) + " int8");
+      if (!variant::supports(variant::kInt8, format, Layout::tiled)) continue;
       expect_equal_bits(matmul_call(rng, format, Layout::tiled, variant::kInt8, {48, 768, batch}),
                         std::string(to_string(format)) + " tiled");
     }
@@ -92,9 +96,9 @@ TEST(BitEquality, every_matmul_format_with_long_rows_and_batches) {
 // Of one activation row, sets may multiply 16 rows in places without a copy of them.
 TEST(BitEquality, one_activation_row_with_every_number_of_rows_in_places) {
   Rng rng(14);
-  for (const Format format : {Format::q4_0, Format::q8_0, Format::q4_k}) {
+  for (const Format format : {Format::q4_0, Format::q8_0, Format::q4_k, Format::iq2_xxs}) {
     for (std::uint32_t rows = 1; rows <= 49; ++rows) {
-      const std::uint32_t columns = format == Format::q4_k ? 512 : 32 * (1 + static_cast<std::uint32_t>(rng.below(20)));
+      const std::uint32_t columns = format.block > 32 ? 512 : 32 * (1 + static_cast<std::uint32_t>(rng.below(20)));
       const KernelCall call = matmul_call(rng, format, Layout::rows, variant::kInt8, {rows, columns, 1});
       expect_equal_bits(call, std::string(to_string(format)) + " " + std::to_string(rows));
       expect_equal_bits(placed(rng, call), std::string(to_string(format)) + " in places, " + std::to_string(rows));
@@ -153,8 +157,7 @@ TEST(BitEquality, rows_in_places_give_the_bits_of_rows_in_order) {
 // Long rows, more of them than a group holds, and every row count around the groups' sizes.
 TEST(BitEquality, accumulate_of_every_format_with_long_rows) {
   Rng rng(11);
-  for (const Format format :
-       {Format::f32, Format::f16, Format::bf16, Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::iq4_xs}) {
+  for (const Format format : kLongRows) {
     for (const std::uint32_t n : {1u, 7u, 8u, 9u, 64u, 131u}) {
       KernelCall call;
       call.op = ops::Accumulate{};

@@ -333,7 +333,7 @@ class Bounds {
     double roundings;
   };
   static RoundedBlocks rounded_blocks(Format weights) {
-    return {variant::int8_block(weights), has_k_tiles(weights) ? 2.0 : 1.0};
+    return {variant::int8_block(weights), has_k_tiles(weights) || weights.is_codebook() ? 2.0 : 1.0};
   }
   // Half a step of each block's quantisation, its own roundings, then blocks + 2 roundings of what was really summed: with minima the
   // codes' part (w + minimum) and the minima's.

@@ -73,7 +73,8 @@ void fill(const View& view, Rng& rng, double scale) {
     for (std::size_t b = 0; b < row_bytes(view.format, k); ++b) out[b] = static_cast<std::byte>(rng.next());
     // Keep the fp16 scales finite and of the size of trained weights: their top byte is set to that of 2^-7.
     for (std::size_t b = 0; b < row_bytes(view.format, k); b += block) {
-      const std::vector<std::size_t> tops = view.format == Format::q6_k    ? std::vector<std::size_t>{209}
+      const bool at_the_end = view.format == Format::q6_k || view.format == Format::iq1_m;
+      const std::vector<std::size_t> tops = at_the_end                ? std::vector<std::size_t>{block - 1}
                                             : has_minima(view.format) ? std::vector<std::size_t>{1, 3}
                                                                       : std::vector<std::size_t>{1};
       for (const std::size_t at : tops) out[b + at] = std::byte{0x20};

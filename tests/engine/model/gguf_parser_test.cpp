@@ -150,6 +150,13 @@ TEST(GgufParser, every_format_of_weights_has_a_type_of_its_own) {
   }
 }
 
+TEST(GgufParser, rows_of_codebooks_are_whole_blocks_of_256) {
+  const std::uint32_t type = gguf_type_id(Format::iq1_s);
+  expect_refused(Raw().header(1, 0).tensor("t", {128, 4}, type, 0).data(200), "rows of 128 elements are not whole iq1_s blocks of 256");
+  expect_refused(Raw().header(1, 0).tensor("t", {256, 4}, type, 0).data(4 * 50 - 1), "ends before the data");
+  EXPECT_EQ(open_error(Raw().header(1, 0).tensor("t", {256, 4}, type, 0).data(4 * 50).str()), "");
+}
+
 TEST(GgufParser, rows_of_groups_are_whole_groups_and_a_bit_per_weight_is_enough) {
   const std::uint32_t type = gguf_type_id(Format::w(1, 128));
   expect_refused(Raw().header(1, 0).tensor("t", {96, 4}, type, 0).data(6), "rows of 96 elements are not whole w1g128 blocks of 128");

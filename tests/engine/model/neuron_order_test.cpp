@@ -74,6 +74,8 @@ TEST(NeuronOrder, a_gpuidx_of_another_model_or_one_that_contradicts_itself_is_re
   refused("the model has only 2 layers");
   write_gpuidx(path, hot, buckets, "llama");
   refused("expected generic.gpu_index");
+  // As a model it is refused, too: type 18 is int32 in it, not iq3_xxs.
+  EXPECT_NE(message_of([&] { Gguf::open(path); }).find("a PowerInfer index of neurons, not a model"), std::string::npos);
   write_gpuidx(path, hot, buckets);
   ModelConfig moe = tiny();
   moe.experts = 4;

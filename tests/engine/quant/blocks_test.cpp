@@ -44,11 +44,18 @@ std::map<std::string, Record> fixture() {
 const std::map<std::string, Format> kFormats{{"f16", Format::f16},   {"bf16", Format::bf16},    {"q8_0", Format::q8_0},
                                              {"q4_0", Format::q4_0}, {"q4_k", Format::q4_k},    {"q5_k", Format::q5_k},
                                              {"q6_k", Format::q6_k}, {"iq4_nl", Format::iq4_nl},
-                                             {"iq4_xs", Format::iq4_xs}};
+                                             {"iq4_xs", Format::iq4_xs},
+                                             {"iq1_s", Format::iq1_s},
+                                             {"iq1_m", Format::iq1_m},
+                                             {"iq2_xxs", Format::iq2_xxs},
+                                             {"iq2_xs", Format::iq2_xs},
+                                             {"iq2_s", Format::iq2_s},
+                                             {"iq3_xxs", Format::iq3_xxs},
+                                             {"iq3_s", Format::iq3_s}};
 
 TEST(Blocks, agree_with_the_gguf_package_to_the_bit) {
   const auto records = fixture();
-  ASSERT_EQ(records.size(), 11u);
+  ASSERT_EQ(records.size(), 18u);
   for (const auto& [name, record] : records) {
     const Format format = kFormats.at(name.substr(name.find('/') + 1));
     ASSERT_EQ(record.bytes.size(), row_bytes(format, record.values.size())) << name;

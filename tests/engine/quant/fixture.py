@@ -49,6 +49,16 @@ def main(path):
             else:
                 blocks[:, : 4 if name in ("q4_k", "q5_k") else 2] = scales[:, : 4 if name in ("q4_k", "q5_k") else 2]
             record(out, "dequantise/" + name, quants.dequantize(blocks, kind), blocks)
+        for name in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"):
+            kind = Type[name.upper()]
+            blocks = rng.integers(0, 256, (12, GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
+            scales = rng.standard_normal(12).astype("<f2").view(np.uint16)
+            if name == "iq1_m":  # four bits of it in the upper end of each of the last four words
+                for i in range(4):
+                    blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 15 | (scales >> 4 * i & 15) << 4
+            else:
+                blocks[:, :2] = scales[:, None].view(np.uint8)
+            record(out, "dequantise/" + name, quants.dequantize(blocks, kind), blocks)
 
 
 if __name__ == "__main__":

@@ -90,6 +90,13 @@ const std::vector<Expected> kExpected{
     {"q4_0_tile", Family::tile, 4, 2, 3, '-', 0x56540003},
     {"w4_outliers", Family::mixed, 4, 32, 16, 'r', 0x56540004},
     {"iq4_xs", Family::k_quant, 4, 256, 136, '-', 23},
+    {"iq2_xxs", Family::codebook, 2, 256, 66, '-', 16},
+    {"iq2_xs", Family::codebook, 2, 256, 74, '-', 17},
+    {"iq3_xxs", Family::codebook, 3, 256, 98, '-', 18},
+    {"iq1_s", Family::codebook, 1, 256, 50, '-', 19},
+    {"iq3_s", Family::codebook, 3, 256, 110, '-', 21},
+    {"iq2_s", Family::codebook, 2, 256, 82, '-', 22},
+    {"iq1_m", Family::codebook, 1, 256, 56, '-', 29},
 };
 // clang-format on
 
@@ -110,6 +117,7 @@ TEST(Format, is_what_the_table_says) {
     EXPECT_EQ(format.zero_point, expected.kind == 'z' || expected.kind == 'b');
     EXPECT_EQ(format.row_scale, expected.kind == 'r' || expected.kind == 'b');
     EXPECT_EQ(format.is_group(), expected.family == Family::group);
+    EXPECT_EQ(format.is_codebook(), expected.family == Family::codebook);
     EXPECT_EQ(format.has_outliers(), expected.family == Family::mixed);
     EXPECT_EQ(format.has_codes(), format.is_group() || expected.family == Family::table || expected.name == "q4_0");
     EXPECT_EQ(code_table(format) != nullptr, expected.family == Family::table);

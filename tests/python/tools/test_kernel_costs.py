@@ -9,6 +9,7 @@ from conftest import ROOT
 
 FOLDER = ROOT / "configs" / "kernels"
 sys.path.insert(0, str(ROOT / "tools" / "cpu_costs"))
+import codebooks  # noqa: E402
 import generate  # noqa: E402
 import halves  # noqa: E402
 import loops  # noqa: E402
@@ -62,30 +63,36 @@ def test_the_committed_prices_are_those_of_the_kernels_as_they_are(same_tools, c
         len(RATES) + 1 + sum(len(generate.passes("neon-i8mm", kernel)) for kernel in generate.LOOPS) + 2 * len(generate.K_LOOPS)
         + len(generate.SUMS) + len(generate.DEQUANTISERS) + len(generate.UNPACKING) + 2 * len(halves.LOOPS) + 2 + 3
         + 2  # of outliers
+        + len(generate.MORE) + 4 + 2 * len(codebooks.RUNS)
         + sum(len(generate.code_loops(bits)) for bits in generate.ENDINGS))
 
 
 @pytest.mark.parametrize("core", generate.CORES)
 def test_every_core_has_prices_of_every_set_with_their_source(core):
     tree = yaml.safe_load((FOLDER / f"cpu-{core}.yaml").read_text())
-    assert set(tree) == {*RATES, "cycles_per_conversion"}
+    assert set(tree) == {*RATES, *generate.MORE.values(), "cycles_per_conversion"}
+    for name in generate.MORE.values():
+        for kernel_set in generate.SETS:
+            assert set(tree[name][kernel_set]) == {"int8"} and set(tree[name][kernel_set]["int8"]) == set(codebooks.RUNS)
     for kernel_set in generate.SETS:
         conversions = tree["cycles_per_conversion"][kernel_set]
         within = ["f16", "f16.accumulate", "f16.attention", "q4_0.accumulate", *(HALVES if kernel_set == halves.SET else [])]
         assert {conversions["float"].pop(name) for name in within} == {0}
         assert conversions.pop("half_sums", None) == ({"f16": 0} if kernel_set == halves.SET else None)
-        assert set(conversions["float"]) == {*generate.DEQUANTISERS, "w4_outliers", *(f"{name}.attention" for name in generate.KV_FORMATS)}
+        assert set(conversions["float"]) == {*generate.DEQUANTISERS, *codebooks.RUNS, "w4_outliers",
+                                             *(f"{name}.attention" for name in generate.KV_FORMATS)}
         assert all(cycles > 0.1 for variant in conversions.values() for cycles in variant.values())
     for name in RATES:
         assert tree[name]["kind"] == generate.CORES[core][1] and generate.CORES[core][0] in tree[name]["source"]
         large = name in RATES[2:]  # passes of the int8 loops alone, which take instructions for dot products
-        assert set(tree[name]) - {"kind", "source"} == set(generate.SETS) - ({"neon"} if large else set())
+        assert set(tree[name]) - {"kind", "source"} == set(generate.SETS)
         for kernel_set in set(tree[name]) & set(generate.SETS):
             rates = tree[name][kernel_set]
             codes = [*code_names(), "w4_outliers"] if kernel_set == generate.CODE_SET else []
             sums = {f"{format}.accumulate" for format in ("f32", "f16", "q4_0")} if name == "macs_per_cycle" else set()
             k_quants = set() if large else {"q4_k", "q5_k", "q6_k", "iq4_xs"}
-            assert set(rates["int8"]) == {"q4_0", "q8_0", *k_quants, *codes, *(sums & {"q4_0.accumulate"})}
+            tiles = set() if large and kernel_set == "neon" else {"q4_0", "q8_0"}
+            assert set(rates["int8"]) == {*tiles, *k_quants, *codebooks.RUNS, *codes, *(sums & {"q4_0.accumulate"})}
             assert set(rates.get("int8_tables", {})) == ({*table_names(), "q4_0"} if codes and not large else set())
             attended = {f"{name}.attention" for name in ("f32", "f16", *generate.KV_FORMATS)}
             floats = {"f32", "f16", *attended, *sums, *generate.DEQUANTISED, *(HALVES if kernel_set == halves.SET else [])}
@@ -114,6 +121,20 @@ def test_more_rows_in_a_pass_make_more_of_the_weights(core):
     for name in ("q4_0", "w2g64z", "w4g128"):
         rates = [tree[key]["neon-i8mm"]["int8"][name] for key in RATES]
         assert rates == sorted(rates) and rates[-1] > 1.5 * rates[0]
+
+
+@pytest.mark.parametrize("core", generate.CORES)
+def test_bytes_of_codebooks_are_found_once_for_all_rows(core):
+    tree = yaml.safe_load((FOLDER / f"cpu-{core}.yaml").read_text())
+    keys = (*RATES, *generate.MORE.values())
+    for kernel_set in generate.SETS:
+        for name in codebooks.RUNS:
+            rates = [tree[key][kernel_set]["int8"][name] for key in keys]
+            assert rates == sorted(rates) and rates[-1] > 2 * rates[0]
+            cycles = [rows / rate for rows, rate in zip(codebooks.BATCHES, rates)]  # per weight, which rows lengthen by equal parts
+            each = (cycles[-1] - cycles[1]) / 62
+            assert cycles[3] == pytest.approx(cycles[1] + 6 * each, rel=0.01)
+            assert rates[0] < tree["macs_per_cycle"][kernel_set]["int8"]["q4_k"]
 
 
 def test_rounded_tables_take_half_the_look_ups_of_exact_ones_and_are_dearer_to_make():

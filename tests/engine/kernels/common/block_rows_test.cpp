@@ -30,7 +30,9 @@ void expect_same(const std::vector<float>& found, const std::vector<float>& expe
 }
 
 TEST(BlockRows, every_set_dequantises_as_the_format_says) {
-  for (const Format format : {Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::w(2, 64, 'z')}) {
+  for (const Format format :
+       {Format::q4_0, Format::q8_0, Format::q4_k, Format::q5_k, Format::q6_k, Format::w(2, 64, 'z'), Format::iq1_s, Format::iq1_m,
+        Format::iq2_xxs, Format::iq2_xs, Format::iq2_s, Format::iq3_xxs, Format::iq3_s}) {
     SCOPED_TRACE(std::string(to_string(format)));
     for (std::uint64_t seed = 1; seed <= 20; ++seed) {
       const std::vector<std::byte> row = random_bytes(row_bytes(format, kColumns) + 1, seed);

@@ -132,7 +132,7 @@ TEST(Bench, smoke_run_has_limits_and_hashes_and_repeats_its_outputs) {
     EXPECT_GT(first[i].value, 0) << first[i].name;
     hashes += !first[i].result_hash.empty();
   }
-  EXPECT_EQ(hashes, 108u + 142u + 8u + 16u + 4u + 6u);
+  EXPECT_EQ(hashes, 136u + 172u + 8u + 16u + 4u + 6u);
 }
 
 }  // namespace
