@@ -42,7 +42,11 @@ void add_load(Cluster& cluster, std::uint32_t block, std::size_t at) {
 class SingleBlocks {
  public:
   SingleBlocks(NeuronStore& store, const NamedNeurons& neurons, std::uint32_t base)
-      : store_(store), neurons_(*neurons.list), bits_(neurons.bits), base_(base), apart_(neurons_.size()) {
+      : store_(store),
+        neurons_(*neurons.list),
+        bits_(base % BlockBits::kWord == 0 ? neurons.bits : nullptr),
+        base_(base),
+        apart_(neurons_.size()) {
     apart_.resize(store.cache().pin_each(neurons_, base, bits_.get(), apart_.data()));
   }
 
@@ -75,7 +79,7 @@ class SingleBlocks {
  private:
   NeuronStore& store_;
   const std::vector<std::uint32_t>& neurons_;
-  const IndexBits& bits_;
+  IndexBits bits_;
   std::uint32_t base_;
   std::vector<std::uint32_t> apart_;  // positions in `neurons` of what is not there as a whole
   std::size_t begin_ = 0, next_ = 0;  // in `neurons`, and in `apart`

@@ -42,7 +42,8 @@ void NeuronCache::give_back(std::uint32_t slot) {
 std::size_t NeuronCache::pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, const std::vector<std::uint64_t>* bits,
                                   std::uint32_t* apart) {
   if (numbers.empty()) return 0;
-  if (bits == nullptr || first % BlockBits::kWord != 0) return pin_listed(numbers, first, apart);
+  if (bits == nullptr) return pin_listed(numbers, first, apart);
+  VITRO_CHECK(first % BlockBits::kWord == 0, "bits of blocks that begin within a word");
   const std::uint32_t begin = numbers.front() / BlockBits::kWord, last = numbers.back() / BlockBits::kWord;
   VITRO_CHECK(last < bits->size(), "fewer bits than numbers");
   const std::uint32_t first_word = first / BlockBits::kWord;

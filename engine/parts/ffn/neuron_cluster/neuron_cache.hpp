@@ -50,7 +50,7 @@ class NeuronCache {
   }
   // Pins blocks first + each of `numbers`, ascending. A pin of a block that is not resident counts when it is admitted. bits: null, or the
   // same numbers as bits, and maybe others below the first and above the last of them: faster. To `apart`: positions in `numbers` of those
-  // that are not resident, or half. Returns how many these are. Requires: room for as many as `numbers`.
+  // that are not resident, or half. Returns how many these are. Requires: room for as many as `numbers`; with bits, first a multiple of 64.
   std::size_t pin_each(std::span<const std::uint32_t> numbers, std::uint32_t first, const std::vector<std::uint64_t>* bits,
                        std::uint32_t* apart);
   void unpin_all();
