@@ -23,7 +23,7 @@ class CallForm {
     *next++ = pair(static_cast<std::uint32_t>(kind_of(call.op)) | static_cast<std::uint32_t>(call.method) << 8 |
                        static_cast<std::uint32_t>(call.variant) << 16,
                    static_cast<std::uint32_t>(parameter) | static_cast<std::uint32_t>(call.in.size()) << 8 | (call.rows ? 1u : 0u) << 16 |
-                       (call.row_offsets ? 1u : 0u) << 17);
+                       (call.row_offsets ? 1u : 0u) << 17 | (call.quantised_before ? 1u : 0u) << 18);
     *next++ = pair(call.rows ? static_cast<std::uint32_t>(call.rows->size()) : 0,
                    call.batch ? static_cast<std::uint32_t>(call.batch->size()) : ~0u);
     *next++ = pair(call.slice.first, call.slice.count);

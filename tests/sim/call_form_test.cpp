@@ -19,6 +19,7 @@ TEST(CallForm, a_call_of_a_known_form_has_the_work_of_one_that_is_new) {
   Machine& machine = simulation.machine();
   const View weights = view_of(machine, {512, 64, 0}, Format::f32, Region::cold);
   const View halves = view_of(machine, {512, 64, 0}, Format::f16, Region::cold);
+  const View bytes = view_of(machine, {512, 64, 0}, Format::q8_0, Region::cold);
   Rng rng(7);
   for (int i = 0; i < 400; ++i) {
     const auto rows = static_cast<std::uint32_t>(1 + rng.below(2)), chosen = static_cast<std::uint32_t>(rng.below(6));
@@ -38,6 +39,11 @@ TEST(CallForm, a_call_of_a_known_form_has_the_work_of_one_that_is_new) {
         call.op = ops::Matmul{};
         call.in = {matrix, narrow};
         call.out = {wide};
+        if (rng.below(2) == 0) {
+          call.in[0] = bytes;
+          call.variant = variant::kInt8;
+          call.quantised_before = rng.below(2) == 0;
+        }
         break;
       case 1:
         call.op = ops::Accumulate{rng.below(2) == 0};
