@@ -1,14 +1,14 @@
 // Blocks of GGUF's codebook formats (iq1_s to iq3_s), 256 columns each. A value is d * kUnit * s * v: d is binary16, s an odd integer that
-// 16 or 32 columns share, v an integer of a byte. Eight v are found at once: places in a list (codebooks.hpp), and their signs. Every
-// place of as many bits as a format has is in its list, so any bytes are a valid block. Layouts, of little-endian numbers:
-//   iq2_xxs: d; for each 32 columns four bytes of places, then 4 x 7 bits of signs and 4 bits of scale                      (66 bytes)
-//   iq2_xs:  d; for each 8 columns 9 bits of place and 7 of signs; for each 16 columns 4 bits of scale                      (74)
-//   iq2_s:   d; low bytes of places; signs; 2 more bits of each place; for each 16 columns 4 bits of scale                  (82)
-//   iq3_xxs: d; for each 4 columns a byte of place; for each 32 columns 4 x 7 bits of signs and 4 bits of scale             (98)
-//   iq3_s:   d; low bytes of places, of 4 columns each; 1 more bit of each; signs; for each 32 columns 4 bits of scale      (110)
-//   iq1_s:   d; low bytes of places; for each 32 columns 4 x 3 bits more of places, 3 bits of scale, 1 bit of delta         (50)
-//   iq1_m:   low bytes of places; for each 8 columns 3 more bits and 1 bit of delta; for each 64 columns 4 x 3 bits of
-//            scale and 4 bits of d, lowest first                                                                           (56)
+// 16 or 32 columns share, v an integer of a byte. Eight v are found at once: indices of codebook entries (codebooks.hpp), and signs. Every
+// index of as many bits as a format has is an entry, so any bytes are a valid block. Layouts, of little-endian numbers:
+//   iq2_xxs: d; for each 32 columns four bytes of indices, then 4 x 7 bits of signs and 4 bits of scale (66 bytes)
+//   iq2_xs:  d; for each 8 columns 9 bits of index and 7 of signs; for each 16 columns 4 bits of scale (74)
+//   iq2_s:   d; low bytes of indices; signs; 2 more bits of each index; for each 16 columns 4 bits of scale (82)
+//   iq3_xxs: d; for each 4 columns a byte of index; for each 32 columns 4 x 7 bits of signs and 4 bits of scale (98)
+//   iq3_s:   d; low bytes of indices, of 4 columns each; 1 more bit of each; signs; for each 32 columns 4 bits of scale (110)
+//   iq1_s:   d; low bytes of indices; for each 32 columns 4 x 3 bits more of indices, 3 bits of scale, 1 bit of delta (50)
+//   iq1_m:   low bytes of indices; for each 8 columns 3 more bits and 1 bit of delta; for each 64 columns 4 x 3 bits of
+//            scale and 4 bits of d, lowest first (56)
 // With 4 or 3 bits of scale u, s = 2 u + 1. Seven bits of signs have an eighth that makes their number even. delta: v = 8 g + 1, or with
 // the bit set 8 g - 1.
 // All is always inlined: files of several instruction sets use it, and no copy of it may be linked into another.
@@ -209,6 +209,13 @@ template <class Act>
   if (format == Format::iq3_s) return act.template operator()<Format::iq3_s>();
   if (format == Format::iq1_s) return act.template operator()<Format::iq1_s>();
   act.template operator()<Format::iq1_m>();
+}
+
+// Columns that share s. Requires: format.is_codebook().
+[[gnu::always_inline]] inline int run_of(Format format) {
+  int run = 0;
+  with_format(format, [&]<Format kFormat>() { run = Codec<kFormat>::kRun; });
+  return run;
 }
 
 }  // namespace vitro::codebook

@@ -1,4 +1,4 @@
-// The lists of values that the codebook formats of GGUF files point into, and what their bits of signs do. Constants of the format: its
+// The codebooks of GGUF formats, whose entries their indices name, and what their bits of signs do. Constants of the format: its
 // files mean these (github.com/ggml-org/llama.cpp; the gguf Python package, from which tools/quant/codebook_digits.py takes them).
 #pragma once
 #include <cstddef>

@@ -19,10 +19,6 @@ namespace vitro {
 inline bool has_k_tiles(Format format) { return format.family == Format::Family::k_quant; }
 // Whether a block takes minima off, so that products need the sums of activations.
 inline bool has_minima(Format format) { return format == Format::q4_k || format == Format::q5_k; }
-// Whether a block has a scale for every 16 columns, not for 32: of codebooks, too.
-inline bool shares_scales_by_16(Format format) {
-  return format == Format::q6_k || format == Format::iq2_xs || format == Format::iq2_s || format == Format::iq1_m;
-}
 
 // One block of a group, from where it stands in each of kTileRows rows, and back. Requires: has_k_tiles(format), no overlap.
 void pack_k_block(Format format, const std::byte* const* rows, std::byte* tile);

@@ -35,7 +35,7 @@ template <class T, Format kFormat>
       }
       const auto* const its = reinterpret_cast<const std::byte*>(marks + b);
       Codec::kSigned ? T::with_signs(octets, its, to + 32 * b) : T::with_deltas(octets, its, to + 32 * b);
-      asm("" ::: "memory");  // else g++ 12 finds all places first, more than there are registers
+      asm("" ::: "memory");  // else g++ 12 looks all entries up first, more than there are registers
     }
   } else {
 #pragma GCC unroll 8

@@ -6,6 +6,7 @@
 #include "engine/kernels/cpu/ops.hpp"
 #include "engine/ops/operands.hpp"
 #include "engine/ops/variants.hpp"
+#include "engine/quant/codebook_blocks.hpp"
 #include "engine/quant/group_formats.hpp"
 #include "engine/quant/k_tiles.hpp"
 
@@ -17,6 +18,7 @@ constexpr std::uint32_t kMostLookUpRows = 4;
 
 // Blocks of 256 columns with scales of their own for 16 or 32 of them.
 bool by_k_rows(Format weights) { return has_k_tiles(weights) || weights.is_codebook(); }
+bool shares_scales_by_16(Format weights) { return weights == Format::q6_k || (weights.is_codebook() && codebook::run_of(weights) == 16); }
 
 // As look-ups and K-quants read them, or as the set's other dot products do. A zero of q8_0 and of values is none.
 Int8Rows quantise(const KernelSet& set, const float* x, MatmulShape shape, Format weights, bool look_ups) {

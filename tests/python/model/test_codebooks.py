@@ -1,13 +1,9 @@
 """Files in GGUF's codebook formats whose blocks are random bytes, against the NumPy oracle with the values that the gguf package reads."""
 import gguf
 import numpy as np
-import oracle
 import pytest
-import vitro
-from conftest import ROOT
-from oracle import Shape
+import random_files
 
-TEXT = "The quick brown fox jumps over the lazy dog, again and again. 0123456789"
 FORMATS = ("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")
 
 
@@ -32,38 +28,12 @@ def set_d(kind, blocks, d):
 
 @pytest.fixture(scope="module", params=FORMATS)
 def case(request, tmp_path_factory, has_native):
-    """-> (the oracle's model, its file)"""
-    kind, rng = gguf.GGMLQuantizationType[request.param], np.random.default_rng(5)
-    model = oracle.random_model(Shape(width=256, ffn=512), seed=3)
-    packed = {}
-    for name, value in model.weights.items():
-        if value.ndim != 2 or "token_embd" in name:
-            continue
-        rows = random_rows(kind, value.shape, rng)
-        packed[name] = (rows, kind)
-        model.weights[name] = gguf.quants.dequantize(rows, kind)
-    path = tmp_path_factory.mktemp(request.param) / "model.gguf"
-    oracle.write_gguf(model, path, packed)
-    return model, path
+    return random_files.case(request.param, tmp_path_factory.mktemp(request.param), random_rows)
 
 
 def test_likelihood_is_that_of_the_values(case, tmp_path):
-    model, path = case
-    text = tmp_path / "text.txt"
-    text.write_text(TEXT)
-    expected = oracle.nll(model, TEXT)
-    assert vitro.perplexity(path, text, overrides={"engine.products.numerics": "float"})["nll"] == pytest.approx(expected, abs=2e-4)
-    rounded = vitro.perplexity(path, text)["nll"]
-    assert rounded == pytest.approx(expected, abs=0.05) and rounded != pytest.approx(expected, abs=1e-7)
+    random_files.expect_likelihood(*case, tmp_path)
 
 
-def test_both_machines_generate_the_same_tokens(case):
-    _, path = case
-    runs = []
-    for machine, engine in (("host", {"threads": 2}), ("host", {"policy": "mmap"}), ("host", {"weights": {"repack": False}}),
-                            ("sim", {"threads": 2})):
-        runs.append(vitro.run({"experiment": "codebooks", "machine": machine, "model": {"gguf": str(path)}, "engine": engine,
-                               "device": str(ROOT / "configs/devices/oneplus12.yaml"),
-                               "workload": {"prompt": "The quick", "output_tokens": 6, "stop_at_eos": False}}))
-    assert [run["tokens"] for run in runs] == [runs[0]["tokens"]] * len(runs)
-    assert runs[-1]["unpriced_calls"] == []
+def test_both_machines_and_both_layouts_generate_the_same_tokens(case):
+    random_files.expect_same_tokens(case[1])
