@@ -20,6 +20,7 @@ class RecencyList {
   bool contains(std::uint32_t block) const { return last_[block] != kAbsent; }
   std::uint32_t size() const { return size_; }
   std::uint32_t oldest() {  // Requires: size() > 0
+    release();
     return *oldest_without([](std::uint32_t) { return false; });
   }
 
@@ -63,25 +64,29 @@ class RecencyList {
     return use < uses_.size() ? std::optional(uses_[use]) : std::nullopt;
   }
 
-  // `held` is asked from the oldest on, until it says no.
+  // `held` is asked from the oldest on, until it says no. What it holds back is not asked about again before release(): a search among
+  // thousands of blocks that a layer has pinned would otherwise pass all of them for each newcomer.
   std::optional<std::uint32_t> oldest_without(const std::function<bool(std::uint32_t)>& held) {
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < passed_.size(); ++i) {
-      const std::uint32_t use = passed_[i], block = uses_[use];
+    for (; next_passed_ < passed_.size(); ++next_passed_) {
+      const std::uint32_t use = passed_[next_passed_], block = uses_[use];
       if (!counts(use)) continue;
-      passed_[kept++] = use;
-      if (held(block)) continue;
-      passed_.erase(passed_.begin() + static_cast<std::ptrdiff_t>(kept), passed_.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      return block;
+      if (!held(block)) return block;
+      passed_[held_++] = use;
     }
-    passed_.resize(kept);
+    passed_.resize(held_);
     for (; first_ < uses_.size(); ++first_) {
       if (const auto soon = upcoming()) __builtin_prefetch(&last_[*soon]);
       if (!counts(first_)) continue;
-      if (!held(uses_[first_])) return uses_[first_];
+      if (!held(uses_[first_])) break;
       passed_.push_back(first_);
     }
-    return std::nullopt;
+    held_ = next_passed_ = static_cast<std::uint32_t>(passed_.size());
+    return first_ < uses_.size() ? std::optional(uses_[first_]) : std::nullopt;
+  }
+  // What was held back may no longer be.
+  void release() {
+    drop_asked();
+    held_ = next_passed_ = 0;
   }
 
  private:
@@ -96,6 +101,12 @@ class RecencyList {
     make_room();
     last_[block] = static_cast<std::uint32_t>(uses_.size());
     uses_.push_back(block);
+  }
+
+  // Leaves in passed_ what is held back and what a search has not come to.
+  void drop_asked() {
+    passed_.erase(passed_.begin() + held_, passed_.begin() + next_passed_);
+    next_passed_ = held_;
   }
 
   void make_room() {
@@ -114,6 +125,7 @@ class RecencyList {
       uses[kept] = block;
       kept += last == use;
     };
+    drop_asked();
     auto passed = passed_.begin();
     for (;; ++mark) {
       const auto end = mark != marks_.end() ? *mark : static_cast<std::uint32_t>(uses_.size());
@@ -124,13 +136,16 @@ class RecencyList {
     }
     uses_.resize(kept);
     passed_.clear();
-    first_ = 0;
+    first_ = held_ = next_passed_ = 0;
   }
 
   std::vector<std::uint32_t> uses_;    // blocks
   std::vector<std::uint32_t> last_;    // by block: its place in uses_
   std::deque<std::uint32_t> marks_;    // places in uses_, ascending
-  std::vector<std::uint32_t> passed_;  // uses before first_ that count: a search passed them because they were held
+  // Uses before first_ that counted when a search passed them, since they were held back: to held_ they are still, and a search goes on at
+  // next_passed_. Between the two is nothing.
+  std::vector<std::uint32_t> passed_;
+  std::uint32_t held_ = 0, next_passed_ = 0;
   std::uint32_t first_ = 0, size_ = 0;
 };
 

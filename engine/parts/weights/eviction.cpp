@@ -25,6 +25,7 @@ class Lru : public Eviction {
   void touch_each(std::span<const std::uint32_t> blocks) override { list_.touch(blocks); }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
+  void release() override { list_.release(); }
   std::optional<std::uint32_t> upcoming() const override { return list_.upcoming(); }
 
  protected:
@@ -111,13 +112,17 @@ class Arc final : public Eviction {
     list_of(block).erase(block);
     RecencyList& ghosts = was_once ? left_once_ : left_often_;
     ghosts.push_newest(block);
-    if (ghosts.size() > capacity_) ghosts.erase(*ghosts.oldest_without([](std::uint32_t) { return false; }));
+    if (ghosts.size() > capacity_) ghosts.erase(ghosts.oldest());
   }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
     RecencyList& first = once_.size() > target_ ? once_ : often_;
     RecencyList& second = &first == &once_ ? often_ : once_;
     const std::optional<std::uint32_t> found = first.oldest_without(held);
     return found ? found : second.oldest_without(held);
+  }
+  void release() override {
+    once_.release();
+    often_.release();
   }
 
  private:
@@ -140,14 +145,17 @@ class Window final : public Eviction {
   }
   void erase(std::uint32_t block) override { list_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override { return list_.oldest_without(held); }
+  void release() override { list_.release(); }
   std::vector<std::uint32_t> next_token() override {
     ++token_;
     std::vector<std::uint32_t> left;
     if (window_ == 0) return left;
+    list_.release();
     list_.oldest_without([&](std::uint32_t block) {
       if (last_[block] + window_of(block) < token_) left.push_back(block);
       return last_[block] + std::uint64_t(window_) < token_;
     });
+    list_.release();
     return left;
   }
 

@@ -27,10 +27,12 @@ class Eviction {
   // The next victim() is asked for so that this block, which is not resident, can be. For rules that compare it with what would go.
   virtual void newcomer(std::uint32_t /*block*/) {}
   // The resident block that should go for a newcomer, of those that `held` does not hold back; none when all of them are held back or
-  // worth more than the newcomer.
+  // worth more than the newcomer. A rule need not ask again, before release(), about a block that was held back.
   virtual std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) = 0;
   // The same for a newcomer that has to stay, whatever it is worth.
   virtual std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) { return victim(held); }
+  // Blocks that were held back may go from now on.
+  virtual void release() {}
   // A block that may be the victim a few times later, if the rule knows one: a caller can request its entries from memory by then.
   virtual std::optional<std::uint32_t> upcoming() const { return std::nullopt; }
   // Before the first use: a calibration says how often a token uses the block, at most 1 time or so. Rules that count no uses ignore it.

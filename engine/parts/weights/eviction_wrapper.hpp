@@ -19,6 +19,7 @@ class EvictionWrapper : public Eviction {
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
     return rule_->victim_at_any_price(held);
   }
+  void release() override { rule_->release(); }
   void expect(std::uint32_t block, double uses) override { rule_->expect(block, uses); }
   void weigh(std::uint32_t block, float weight) override { rule_->weigh(block, weight); }
   void next_layer() override { rule_->next_layer(); }

@@ -37,6 +37,7 @@ ExpertPool::Place ExpertPool::put(std::uint32_t block, std::uint32_t slot, std::
 // Of what is there the first that goes: by the rule; of what passes through; at any price.
 std::optional<ExpertPool::Place> ExpertPool::replace(std::uint32_t block, const Held& held, bool must) {
   rule_->newcomer(block);
+  rule_->release();  // what is in use changes all the time
   std::optional<std::uint32_t> victim = rule_->victim(held);
   const bool passes = !victim;
   if (passes && !must) return std::nullopt;

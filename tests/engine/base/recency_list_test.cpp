@@ -57,7 +57,12 @@ TEST(RecencyList, does_what_a_plain_list_does) {
           }
           break;
         case 1:
-          held = rng.next() & rng.next();
+          if (rng.next() % 2 == 0) {
+            held |= rng.next() & rng.next() & rng.next();
+          } else {
+            held = rng.next() & rng.next();
+            list.release();
+          }
           break;
         case 2: {
           const std::optional<std::uint32_t> oldest = list.oldest_without(is_held);
@@ -92,11 +97,30 @@ TEST(RecencyList, does_what_a_plain_list_does) {
       if (plain.contains(block)) {
         ASSERT_EQ(list.used_since_first_mark(block), plain.marks.empty() || plain.used[block] > plain.marks.front());
       }
-      if (!plain.blocks.empty()) {
+      if (i % 50 == 0 && !plain.blocks.empty()) {
         ASSERT_EQ(list.oldest(), plain.blocks.front());
+        list.release();
       }
     }
   }
+}
+
+TEST(RecencyList, what_is_held_back_is_asked_about_once_until_it_is_released) {
+  RecencyList list(1000);
+  for (std::uint32_t block = 0; block < 1000; ++block) list.push_newest(block);
+  int asked = 0;
+  const auto held = [&asked](std::uint32_t block) {
+    ++asked;
+    return block < 900;
+  };
+  for (std::uint32_t oldest = 900; oldest < 1000; ++oldest) {
+    ASSERT_EQ(list.oldest_without(held), oldest);
+    list.erase(oldest);
+  }
+  EXPECT_EQ(list.oldest_without(held), std::nullopt);
+  EXPECT_EQ(asked, 1000);
+  list.release();
+  EXPECT_EQ(list.oldest_without([](std::uint32_t block) { return block < 5; }), 5u);
 }
 
 // What a caller requests from memory is of the list, and is evicted soon.

@@ -80,6 +80,7 @@ std::size_t NeuronCache::pin_listed(std::span<const std::uint32_t> numbers, std:
 
 void NeuronCache::unpin_all() {
   eviction_->next_layer();
+  eviction_->release();
   pins_.clear();
 }
 
@@ -175,6 +176,7 @@ void NeuronCache::clear() {
   hot_size_ = size_ = 0;
   free_ = SlotSet(slots());
   free_count_ = slots();
+  eviction_->release();
   pins_.clear();
 }
 
