@@ -160,13 +160,14 @@ std::string JsonTrace::json() const {
   std::map<std::string, int> pids;
   for (const auto& [key, id] : track_ids_) pids.try_emplace(key.first, static_cast<int>(pids.size()) + 1);
   for (const auto& [group, pid] : pids) out.metadata("process_name", pid, 0, "name", process_ + ": " + group);
-  std::vector<int> first_tid(tracks_.size());
+  std::vector<int> first_tid(tracks_.size()), pid_of(tracks_.size());
   int tid = 1;
   for (const auto& [key, id] : track_ids_) {
     const auto track = static_cast<std::size_t>(id);
     first_tid[track] = tid;
+    pid_of[track] = pids[key.first];
     for (std::size_t lane = 0; lane < lanes[track].count(); ++lane, ++tid) {
-      out.metadata("thread_name", pids[key.first], tid, "name", lane == 0 ? key.second : fmt::format("{} ({})", key.second, lane + 1));
+      out.metadata("thread_name", pid_of[track], tid, "name", lane == 0 ? key.second : fmt::format("{} ({})", key.second, lane + 1));
     }
   }
   if (dropped_events_ > 0) {
@@ -175,17 +176,16 @@ std::string JsonTrace::json() const {
   }
   for (std::size_t i = 0; i < order.size(); ++i) {
     const Event& event = events_[order[i]];
-    const Track& track = tracks_[event.track];
-    const int pid = pids[track.group];
+    const int pid = pid_of[event.track];
     if (event.name == kCounter) {
-      out.counter(pid, track.name, event.begin_ps, std::bit_cast<double>(event.end_ps_or_value));
+      out.counter(pid, tracks_[event.track].name, event.begin_ps, std::bit_cast<double>(event.end_ps_or_value));
     } else {
       const int own_tid = first_tid[event.track] + static_cast<int>(lane_of[i]);
       out.span(pid, own_tid, texts_[event.name], event.begin_ps, event.end_ps_or_value, texts_[event.detail]);
       auto point = std::ranges::lower_bound(flow_points_, order[i], {}, &FlowPoint::event);
       for (; point != flow_points_.end() && point->event == order[i]; ++point) {
         const bool ends = point->from == kNowhere;
-        if (!ends) out.flow(pids[tracks_[point->from].group], first_tid[point->from], 's', event.begin_ps, point->flow);
+        if (!ends) out.flow(pid_of[point->from], first_tid[point->from], 's', event.begin_ps, point->flow);
         out.flow(pid, own_tid, ends ? 'f' : 't', event.begin_ps, point->flow);
       }
     }

@@ -1,5 +1,6 @@
 """Pictures of traces: what units, flash and memory did over time."""
 import collections
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from ..trace.rows import of_track
+from ..trace.rows import of_group, of_track, overlapping
 from ..trace.spans import Row, operation
 from ..trace.trace import Trace
 from .style import COLORS, OTHER, READ, REGIONS, WORK, axes_of, region_order, styled
@@ -50,8 +51,8 @@ def _ordered(trace: Trace, groups: Sequence[str]) -> list[tuple[str, str]]:
 
 def _draw_tracks(ax: Axes, trace: Trace, tracks: list[tuple[str, str]], begin: float, end: float, shown: dict[str, Any]) -> None:
     bars = collections.defaultdict(list)
-    for group, track, name, at, duration, _ in trace.span_rows:
-        if (group, track) in tracks and at < end and at + duration > begin:
+    for group, track, name, at, duration, _ in overlapping(trace.span_rows, begin, end):
+        if (group, track) in tracks:
             left = max(at, begin)
             bars[tracks.index((group, track)), operation(name)].append(((left - begin) / 1e3, (min(at + duration, end) - left) / 1e3))
     crowded = sum(map(len, bars.values())) > 4000
@@ -134,7 +135,7 @@ _RATES = ("dram", "bandwidth")  # counters of the group "memory" that are GB/s; 
 @styled
 def memory(trace: Trace, *, budget_bytes: float | None = None) -> Figure | None:
     """Bytes per region over time, stacked; None if the trace has no such counters."""
-    rows = [row for row in trace.counter_rows if row[0] == "memory" and not row[1].endswith(_RATES)]
+    rows = [row for row in of_group(trace.counter_rows, "memory") if not row[1].endswith(_RATES)]
     if not rows:
         return None
     names = list(dict.fromkeys(row[1] for row in rows))
@@ -166,8 +167,11 @@ def memory(trace: Trace, *, budget_bytes: float | None = None) -> Figure | None:
 def bandwidth(trace: Trace, *, bins: int = 240) -> Figure | None:
     """DRAM and flash GB/s over time; None if the trace tells neither."""
     edges = _edges(trace, bins)
-    names = dict.fromkeys(row[1] for row in trace.counter_rows if row[0] == "memory" and row[1].endswith(_RATES))
-    series = {"DRAM" if name == "dram" else name: _mean_rate(trace, name, edges) for name in names}
+    rates = collections.defaultdict(list)
+    for _, name, at, value in of_group(trace.counter_rows, "memory"):
+        if name.endswith(_RATES):
+            rates[name].append((at, value))
+    series = {"DRAM" if name == "dram" else name: _mean_rate(trace, values, edges) for name, values in rates.items()}
     flash = _flash_rate(trace, edges)
     if flash is not None:
         series["flash"] = flash
@@ -182,10 +186,9 @@ def bandwidth(trace: Trace, *, bins: int = 240) -> Figure | None:
     return figure
 
 
-def _mean_rate(trace: Trace, name: str, edges: numpy.ndarray) -> numpy.ndarray:
-    rows = [row for row in trace.counter_rows if row[0] == "memory" and row[1] == name]
-    times = numpy.array([trace.begin_us, *(row[2] for row in rows), trace.end_us])
-    rates = numpy.array([0.0, *(row[3] for row in rows)])
+def _mean_rate(trace: Trace, values: list[tuple[float, float]], edges: numpy.ndarray) -> numpy.ndarray:
+    times = numpy.array([trace.begin_us, *(at for at, _ in values), trace.end_us])
+    rates = numpy.array([0.0, *(value for _, value in values)])
     volume = numpy.concatenate([[0.0], numpy.cumsum(rates * numpy.diff(times))])
     return numpy.diff(numpy.interp(edges, times, volume)) / numpy.diff(edges)
 
@@ -194,9 +197,10 @@ def _flash_rate(trace: Trace, edges: numpy.ndarray) -> numpy.ndarray | None:
     """Spread over its span, from the "offset+length" that a storage span tells."""
     moved = numpy.zeros(len(edges))
     found = False
-    for group, _, _, begin, duration, detail in trace.span_rows:
-        length = detail.rpartition("+")[2]
-        if group == "storage" and "+" in detail and length.isdigit():
-            found = True
-            moved += int(length) * numpy.clip((edges - begin) / max(duration, 1e-9), 0, 1)
+    reads = ((begin, duration, *detail.rpartition("+")[1:]) for _, _, _, begin, duration, detail in of_group(trace.span_rows, "storage"))
+    lengths = ((begin, max(duration, 1e-9), int(length)) for begin, duration, plus, length in reads if plus and length.isdigit())
+    while part := list(itertools.islice(lengths, 4_000)):
+        found = True
+        begins, durations, bytes_ = numpy.array(part, float).T
+        moved += bytes_ @ numpy.clip((edges - begins[:, None]) / durations[:, None], 0, 1)
     return numpy.diff(moved) / numpy.diff(edges) / 1e3 if found else None

@@ -11,6 +11,7 @@ from matplotlib import rc_context
 from ..base.terminal import number, size
 from ..base.version import __version__
 from ..base.whole_files import in_place
+from ..trace.rows import named
 from ..trace.spans import operation
 
 # metric -> (label, unit, factor); also the order in which people read them
@@ -91,7 +92,7 @@ def token_window(trace, result, tokens=1):
 
     A token begins where its embedding is looked up; traces without such spans are cut by the median latency.
     """
-    begins = sorted({row[3] for row in trace.span_rows if operation(row[2]) == "embed"})
+    begins = sorted({row[3] for row in named(trace.span_rows, lambda name: operation(name) == "embed")})
     if len(begins) > 2 * tokens:
         first = len(begins) // 2
         return {"begin_us": begins[first], "end_us": begins[first + tokens]}

@@ -39,11 +39,13 @@ class JsonEvents:
     def columns(self, events: Iterable[Any]) -> Iterator[Columns]:
         """Raises ValueError, TypeError, KeyError, AttributeError or OverflowError for what is no event."""
         part: Columns = {"spans": [], "counters": [], "bound": []}
+        due = self._count + _PART
         for event in events:
             self._take(event, part)
-            if self._count % _PART == 0:
+            if self._count >= due:
                 yield part
                 part = {name: [] for name in part}
+                due = self._count + _PART
         yield part
 
     def places(self) -> list[tuple[int, str, str]]:
@@ -51,8 +53,22 @@ class JsonEvents:
         return [(number, self._groups.get(pid, ""), self._tracks.get((pid, *tid), str(*tid)) if tid else "")
                 for (pid, *tid), number in self._places.items()]
 
-    def _place(self, *at: Any) -> int:
+    def place(self, *at: Any) -> int:
+        """The number of a pid, or of a pid and a tid."""
         return self._places.setdefault(at, len(self._places))
+
+    def count(self, events: int) -> int:
+        """So many have been taken elsewhere. -> the number of the first."""
+        self._count += events
+        return self._count - events + 1
+
+    def name(self, event: Any) -> None:
+        """Takes an event of metadata."""
+        if event["name"] == "process_name":
+            self._groups[event["pid"]] = text(event["args"]["name"]).rpartition(": ")[2]  # "vitro sim: units"
+        elif event["name"] == "thread_name":
+            # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
+            self._tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", text(event["args"]["name"]))
 
     def _take(self, event: Any, part: Columns) -> None:
         kind = event["ph"]
@@ -60,20 +76,17 @@ class JsonEvents:
         if kind == "X":
             times = number(event["ts"]), number(event["dur"])
             number(sum(times))
-            part["spans"].append((self._count, self._place(event["pid"], event["tid"]), text(event["name"]), *times,
+            part["spans"].append((self._count, self.place(event["pid"], event["tid"]), text(event["name"]), *times,
                                   _detail(event.get("args"))))
         elif kind in ("t", "f") and "id" in event:
-            part["bound"].append((self._count, _flow(event["id"]), self._place(event["pid"], event["tid"]), number(event["ts"])))
+            part["bound"].append((self._count, _flow(event["id"]), self.place(event["pid"], event["tid"]), number(event["ts"])))
         elif kind == "C":
             args = event["args"]
             for key, value in args.items():
                 name = event["name"] if len(args) == 1 else f"{event['name']}.{key}"
-                part["counters"].append((self._count, self._place(event.get("pid")), text(name), number(event["ts"]), number(value)))
-        elif kind == "M" and event["name"] == "process_name":
-            self._groups[event["pid"]] = text(event["args"]["name"]).rpartition(": ")[2]  # "vitro sim: units"
-        elif kind == "M" and event["name"] == "thread_name":
-            # What overlaps on one track is drawn in lanes, "flash (2)": they are one track again here.
-            self._tracks[event["pid"], event["tid"]] = re.sub(r" \(\d+\)$", "", text(event["args"]["name"]))
+                part["counters"].append((self._count, self.place(event.get("pid")), text(name), number(event["ts"]), number(value)))
+        elif kind == "M":
+            self.name(event)
 
 
 def rows_of(events: Iterable[Any]) -> tuple[tuple[Row, ...], tuple[Row, ...], tuple[Row, ...]]:

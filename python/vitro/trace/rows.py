@@ -1,7 +1,8 @@
 """Rows of a trace that stay in DuckDB, as a sequence: read in batches whenever somebody goes through them."""
 import itertools
+import math
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from .spans import Row
@@ -81,8 +82,13 @@ class Rows(Sequence[Row]):
         """Removes the rows of this trace from disk, those of its other tables as well."""
         self._tables.close()
 
-    def of_track(self, group: str, track: str) -> Iterator[Row]:
-        return self._asked('SELECT * FROM {} WHERE "group" = ? AND track = ?', group, track)
+    def where(self, condition: str, *values: Any) -> Iterator[Row]:
+        """Those that meet a condition in SQL, in the order of the table."""
+        return self._asked(f"SELECT * FROM {{}} WHERE {condition}", *values)
+
+    def asked(self, sql: str, *values: Any) -> list[Row]:
+        """The answer to a query, in which {} is the table. Requires: it fits in memory."""
+        return list(self._asked(sql, *values))
 
     def frame(self) -> "pandas.DataFrame":
         """All of them: columns, which take less than rows."""
@@ -108,7 +114,45 @@ class Rows(Sequence[Row]):
 
 def of_track(rows: Sequence[Row], group: str, track: str) -> Iterable[Row]:
     """Those spans that are of one track, by when they began."""
-    return rows.of_track(group, track) if isinstance(rows, Rows) else by_begin([row for row in rows if row[:2] == (group, track)])
+    if isinstance(rows, Rows):
+        return rows.where('"group" = ? AND track = ?', group, track)
+    return by_begin([row for row in rows if row[:2] == (group, track)])
+
+
+def of_group(rows: Sequence[Row], group: str) -> Iterable[Row]:
+    """Spans or counter values of one group, in order."""
+    return rows.where('"group" = ?', group) if isinstance(rows, Rows) else [row for row in rows if row[0] == group]
+
+
+def overlapping(rows: Sequence[Row], begin: float, end: float) -> Iterable[Row]:
+    """Spans of which some part is after `begin` and before `end`, in order."""
+    if isinstance(rows, Rows):
+        return rows.where("begin_us < ? AND begin_us + dur_us > ?", end, begin)
+    return [row for row in rows if row[3] < end and row[3] + row[4] > begin]
+
+
+def named(rows: Sequence[Row], wanted: Callable[[str], bool]) -> Iterable[Row]:
+    """Spans of those names, in order."""
+    if isinstance(rows, Rows):
+        names = [name for name, in rows.asked("SELECT DISTINCT name FROM {}") if wanted(name)]
+        return rows.where("list_contains(?, name)", names)
+    return [row for row in rows if wanted(row[2])]
+
+
+def places(rows: Sequence[Row]) -> list[tuple[str, str]]:
+    """(group, track) of spans, in order of appearance."""
+    if isinstance(rows, Rows):
+        return rows.asked('SELECT "group", track FROM {} GROUP BY ALL ORDER BY min(rowid)')  # type: ignore[return-value]
+    return list(dict.fromkeys((row[0], row[1]) for row in rows))
+
+
+def extent(rows: Sequence[Row], column: str, value: Callable[[Row], float]) -> tuple[float, float]:
+    """The least and the most of what `value` tells of a row, and `column` tells in SQL. Without rows: inf and -inf."""
+    if isinstance(rows, Rows):
+        (least, most), = rows.asked(f"SELECT min({column}), max({column}) FROM {{}}")
+        return (math.inf, -math.inf) if least is None else (least, most)
+    values = [value(row) for row in rows]
+    return min(values, default=math.inf), max(values, default=-math.inf)
 
 
 def by_begin(rows: Sequence[Row]) -> Iterable[Row]:

@@ -10,6 +10,7 @@ import pyarrow
 from ..errors import ConfigError
 from . import json_pieces, scratch
 from .json_events import JsonEvents, told_of
+from .json_lines import Lines
 from .perfetto import BEGIN, COUNTER, END, Events
 
 if TYPE_CHECKING:
@@ -151,10 +152,12 @@ def _fill_from_json(connection: "duckdb.DuckDBPyConnection", path: Path) -> None
     for table, columns in _OF_JSON.items():
         connection.execute(f"CREATE TABLE json_{table} ({', '.join(map(' '.join, columns))})")
     reader = JsonEvents()
+    lines = Lines(reader)
     with told_of(path):
-        for part in reader.columns(json_pieces.events(path)):
-            for table, found in part.items():
-                _insert(connection, f"json_{table}", _table(_OF_JSON[table], found))
+        for part in reader.columns(json_pieces.events(path, lines.take)):
+            for tables in ({table: _table(_OF_JSON[table], rows) for table, rows in part.items()}, *lines.given()):
+                for table, found in tables.items():
+                    _insert(connection, f"json_{table}", found)
         connection.execute('CREATE TABLE places (place BIGINT, "group" TEXT, track TEXT)')
         _insert(connection, "places", _table([("place", "BIGINT"), ("group", "TEXT"), ("track", "TEXT")], reader.places()))
     connection.execute(_SLICES_OF_JSON)

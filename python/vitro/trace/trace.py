@@ -17,7 +17,7 @@ from ..base.terminal import number
 from ..errors import ConfigError
 from . import busy
 from .json_events import rows_of, told_of
-from .rows import Rows, by_begin
+from .rows import Rows, by_begin, extent, of_track, places
 from .spans import STEPS, SYSTEM_WORK, Row, Union
 
 if TYPE_CHECKING:
@@ -129,14 +129,10 @@ class Trace:
 
     @cached_property
     def _window(self) -> tuple[float, float]:
-        step, first, last = None, math.inf, -math.inf
-        for row in self.span_rows:
-            ended = row[3] + row[4]
-            first, last = min(first, ended), max(last, ended)
-            if row[:2] == STEPS and row[2] in ("prompt", "decode") and (step is None or row[3] < step[3]):
-                step = row
-        for row in self.counter_rows:
-            first, last = min(first, row[2]), max(last, row[2])
+        step = next((row for row in of_track(self.span_rows, *STEPS) if row[2] in ("prompt", "decode")), None)
+        firsts, lasts = zip(extent(self.span_rows, "begin_us + dur_us", lambda row: row[3] + row[4]),
+                            extent(self.counter_rows, "at_us", lambda row: row[2]))
+        first, last = min(firsts), max(lasts)
         begin = 0.0 if step is None or step[2] == "prompt" else min(step[3], first)
         return begin, last if last > -math.inf else 0.0
 
@@ -146,7 +142,7 @@ class Trace:
 
     @cached_property
     def _tracks(self) -> list[tuple[str, str]]:
-        return list(dict.fromkeys((row[0], row[1]) for row in self.span_rows))
+        return places(self.span_rows)
 
     def overlap_us(self, group: str, other: str) -> float:
         """Time in which some track of both groups is busy, such as ("storage", "units"): units with kernels, not with what their cores do

@@ -61,3 +61,18 @@ def test_a_value_that_does_not_end_is_refused_before_all_of_it_is_read(tmp_path,
         with pytest.raises(ValueError, match="Unterminated"):
             text.value()
         assert file.tell() < 10_000
+
+
+def test_lines_are_offered_once_for_each_piece(tmp_path, monkeypatch):
+    """Also where they are left, or where there are none: a search through the piece for each event would not end."""
+    monkeypatch.setattr(json_pieces, "PIECE", 1000)
+    events = [{"ph": "X", "n": n} for n in range(500)]
+    for between, most in ((",\n", 15), (", ", 0)):
+        path = tmp_path / "trace.json"
+        path.write_text("[" + between.join(map(json.dumps, events)) + "]")
+        offered = []
+        assert list(json_pieces.events(path, lambda lines: bool(offered.append(lines)))) == events and len(offered) <= most
+    path.write_text("[" + ",\n".join(map(json.dumps, events)) + "]")
+    taken = []
+    left = list(json_pieces.events(path, lambda lines: taken.extend(json.loads(f"[{lines[:-2]}]")) is None))
+    assert sorted(taken + left, key=lambda event: event["n"]) == events and 0 < len(left) < 20
