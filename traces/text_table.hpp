@@ -16,7 +16,7 @@ class TextTable {
   // The same text has the same number; numbers count up from 0.
   Id add(std::string_view text) {
     const auto hash = static_cast<std::uint64_t>(std::hash<std::string_view>{}(text));
-    Slot* slot = &place_of(hash, [&](Id id) { return texts_[id] == text; });
+    Slot* slot = &place_of(hash, [&](Id id) { return texts_[id].text == text; });
     if (slot->id != kNone) return slot->id;
     if (kLeastSlotsPerText * (texts_.size() + 1) > slots_.size()) {
       grow();
@@ -40,7 +40,6 @@ class TextTable {
   struct Text {
     std::uint64_t hash = 0;
     std::string text;
-    friend bool operator==(const Text& text, std::string_view other) { return text.text == other; }
   };
   static std::uint32_t upper(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 

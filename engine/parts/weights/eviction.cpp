@@ -150,7 +150,7 @@ class Window final : public Eviction {
     ++token_;
     std::vector<std::uint32_t> left;
     if (window_ == 0) return left;
-    list_.release();
+    list_.release();  // before and behind this search: it asks for age, not for pins
     list_.oldest_without([&](std::uint32_t block) {
       if (last_[block] + window_of(block) < token_) left.push_back(block);
       return last_[block] + std::uint64_t(window_) < token_;

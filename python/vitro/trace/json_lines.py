@@ -43,28 +43,13 @@ class Lines:
 
     def _columns(self, events: pyarrow.Table) -> dict[str, pyarrow.Table]:
         kind = events["ph"]
-        if kind.null_count:
-            raise _Other
+        _require(kind.null_count == 0)
         events = events.append_column("number", pyarrow.array(numpy.arange(len(events), dtype=numpy.int64)))
         spans, counters, bound, named = (events.filter(pc.is_in(kind, pyarrow.array(kinds))) for kinds in (["X"], ["C"], ["t", "f"], ["M"]))
+        _check_cells(spans, counters, bound, named)
         detail, value = pc.struct_field(spans["args"], "detail"), pc.struct_field(counters["args"], "value")
-        _require(spans, "name", "pid", "tid", "ts", "dur")
-        _require(counters, "name", "pid", "ts")
-        _require(bound, "id", "pid", "tid", "ts")
-        _require(named, "name", "pid", "tid")
-        # What a span says is its detail alone, and a counter has one value.
-        _require_equal(spans["args"].null_count, detail.null_count)
-        _require_equal(value.null_count, 0)
-        for table, others in ((spans, ("value", "name")), (counters, ("detail", "name"))):
-            for other in others:
-                _require_equal(pc.struct_field(table["args"], other).null_count, len(table))
-        for number in (pc.add(spans["ts"], spans["dur"]), spans["ts"], spans["dur"], counters["ts"], value, bound["ts"]):
-            _require_equal(pc.all(pc.is_finite(number), min_count=0).as_py(), True)
         span_places, bound_places = self._places(spans, "pid", "tid"), self._places(bound, "pid", "tid")
         counter_places = self._places(counters, "pid")
-        for event in named.to_pylist():
-            if event["args"] is None or event["args"]["name"] is None:
-                raise _Other
         for event in named.to_pylist():
             self._reader.name(event)
         first = self._reader.count(len(events))
@@ -81,8 +66,7 @@ class Lines:
         joined = numpy.zeros(len(table), numpy.int64)
         for key in keys:
             part = table[key].to_numpy()
-            if ((part < 0) | (part >= _MOST)).any():
-                raise _Other
+            _require(((part >= 0) & (part < _MOST)).all())
             joined = joined * _MOST + part
         found, index = numpy.unique(joined, return_inverse=True)
         numbers = [self._reader.place(*divmod(int(at), _MOST) if len(keys) == 2 else (int(at),)) for at in found]
@@ -93,18 +77,28 @@ def _parsed(lines: str) -> pyarrow.Table:
     """One row per line. Each has to end with the comma behind its event, so that none is missing, or hides in a value."""
     text = lines.encode()
     count = text.count(b"\n")
-    if text.count(b"},\n") != count:
-        raise _Other
+    _require(text.count(b"},\n") == count)
     found = arrow_json.read_json(io.BytesIO(text.replace(b"},\n", b"}\n")), parse_options=_PARSE)
-    _require_equal(len(found), count)
+    _require(len(found) == count)
     return found
 
 
-def _require(table: pyarrow.Table, *columns: str) -> None:
-    for column in columns:
-        _require_equal(table[column].null_count, 0)
+def _check_cells(spans: pyarrow.Table, counters: pyarrow.Table, bound: pyarrow.Table, named: pyarrow.Table) -> None:
+    """Raises _Other unless JsonEvents would make of these what their columns say."""
+    for table, columns in ((spans, ("name", "pid", "tid", "ts", "dur")), (counters, ("name", "pid", "ts")),
+                           (bound, ("id", "pid", "tid", "ts")), (named, ("name", "pid", "tid"))):
+        _require(all(table[column].null_count == 0 for column in columns))
+
+    def absent(table: pyarrow.Table, key: str) -> int:
+        return int(pc.struct_field(table["args"], key).null_count)
+    _require(absent(spans, "detail") == spans["args"].null_count and absent(spans, "value") == absent(spans, "name") == len(spans))
+    _require(absent(counters, "value") == 0 and absent(counters, "detail") == absent(counters, "name") == len(counters))
+    _require(absent(named, "name") == 0)
+    for number in (spans["ts"], spans["dur"], pc.add(spans["ts"], spans["dur"]), counters["ts"], pc.struct_field(counters["args"], "value"),
+                   bound["ts"]):
+        _require(pc.all(pc.is_finite(number), min_count=0).as_py())
 
 
-def _require_equal(found: object, wanted: object) -> None:
-    if found != wanted:
+def _require(met: bool) -> None:
+    if not met:
         raise _Other

@@ -57,6 +57,18 @@ def test_all_questions_have_the_same_answers(native, both):
         assert plot.busy_share(disk, *place, edges) == pytest.approx(plot.busy_share(memory, *place, edges))
 
 
+def test_parts_of_the_rows_are_the_same(native, both):
+    memory, disk = both
+    middle = memory.end_us / 2
+    for part in (lambda spans: rows.of_group(spans, "storage"), lambda spans: rows.overlapping(spans, middle, 1.1 * middle),
+                 lambda spans: rows.named(spans, lambda name: name.startswith("r")), lambda spans: rows.of_track(spans, "units", "cpu0")):
+        found = list(part(memory.span_rows))
+        assert list(part(disk.span_rows)) == found and 0 < len(found) < len(memory.span_rows)
+    for nothing in (lambda spans: rows.of_group(spans, "nobody"), lambda spans: rows.named(spans, lambda name: False)):
+        assert list(nothing(disk.span_rows)) == list(nothing(memory.span_rows)) == []
+    assert list(rows.of_group(disk.counter_rows, "memory")) == rows.of_group(memory.counter_rows, "memory")
+
+
 def test_tables_have_the_same_columns_and_cells(native, both):
     memory, disk = both
     for name in NAMES[:2]:
