@@ -21,7 +21,7 @@ from building import RESULTS, ROOT, Tally, built, failure, fuzz_command, fuzz_ta
 from soak import soak
 
 # The thread sanitizer is for tests of what has threads, and a whole run on the real machine (`vitro-device`).
-TSAN = re.compile(r"^(host|machine)_test|^vitro-device$")
+TSAN = re.compile(r"^(host|machine|traces)_test|^vitro-device$")
 SMOKE = {"asan": re.compile(r"^(base|model|traces)_test(\.1)?$"), "tsan": re.compile(r"^(host|machine)_test(\.1)?$")}
 # An emulated processor is for what depends on the processor: kernels, operators and threads, and a whole run (`vitro-device`).
 AARCH64 = re.compile(r"^(base|tensor|ops|kernels|machine|host)_test|^vitro-device$")

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "engine/base/hash.hpp"
-#include "engine/base/rng.hpp"
+#include "traces/draw_keys.hpp"
+#include "traces/firing_process.hpp"
 
 namespace vitro {
 

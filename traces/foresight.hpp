@@ -4,9 +4,6 @@
 
 namespace vitro {
 
-// First part of the keys of these draws, behind the purposes of DrawFunction, so that no two draws share bits.
-inline constexpr std::uint64_t kForesight = 13;
-
 struct ForesightOf {
   std::uint64_t seed = 0;
   std::int16_t layer = -1;
