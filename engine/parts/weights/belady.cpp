@@ -1,11 +1,11 @@
 #include "engine/parts/weights/belady.hpp"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "engine/base/check.hpp"
 #include "engine/parts/weights/eviction_wrapper.hpp"
+#include "engine/parts/weights/worth_order.hpp"
 
 namespace vitro {
 namespace {
@@ -61,6 +61,7 @@ class Belady final : public Eviction {
         uses_(options.blocks),
         passed_(options.blocks),
         seen_(options.blocks, kNever),
+        order_(options.blocks),
         foresight_(std::move(foresight)) {
     for (std::uint32_t step = 0; step < future_.size(); ++step) {
       for (const std::uint32_t block : future_[step]) {
@@ -72,14 +73,14 @@ class Belady final : public Eviction {
 
   void insert(std::uint32_t block) override {
     use(block);
-    order_.insert({next_use(block), block});
+    order_.insert(block, worth(block));
   }
   void touch(std::uint32_t block) override {
-    order_.erase({next_use(block), block});
+    const std::uint32_t before = next_use(block);
     use(block);
-    order_.insert({next_use(block), block});
+    if (next_use(block) != before) order_.fall(block, worth(block));
   }
-  void erase(std::uint32_t block) override { order_.erase({next_use(block), block}); }
+  void erase(std::uint32_t block) override { order_.erase(block); }
   void newcomer(std::uint32_t block) override {
     use(block);
     newcomer_ = block;
@@ -90,11 +91,9 @@ class Belady final : public Eviction {
     return last;
   }
   std::optional<std::uint32_t> victim_at_any_price(const std::function<bool(std::uint32_t)>& held) override {
-    for (auto last = order_.rbegin(); last != order_.rend(); ++last) {
-      if (!held(last->second)) return last->second;
-    }
-    return std::nullopt;
+    return order_.least([this](std::uint32_t block) { return worth(block); }, held);
   }
+  void release() override { order_.release(); }
   void next_layer() override {
     if (step_ < future_.size()) {
       for (const std::uint32_t block : future_[step_]) pass_unless_seen(block);
@@ -107,6 +106,9 @@ class Belady final : public Eviction {
   static constexpr std::uint32_t kNever = ~0u;
 
   std::uint32_t next_use(std::uint32_t block) const { return passed_[block] < uses_[block].size() ? uses_[block][passed_[block]] : kNever; }
+  // The later the next use, the less; of equals, the highest number first.
+  using Worth = std::pair<std::uint32_t, std::uint32_t>;
+  Worth worth(std::uint32_t block) const { return {~next_use(block), ~block}; }
   // It is used in this layer: what it waits for is a use in a later one. Its entry in the order is the caller's.
   void use(std::uint32_t block) {
     const std::vector<std::uint32_t>& uses = uses_[block];
@@ -122,16 +124,16 @@ class Belady final : public Eviction {
   void pass_unless_seen(std::uint32_t block) {
     if (seen_[block] == step_) return;
     ++foresight_->unforeseen;
-    const bool resident = order_.erase({next_use(block), block}) > 0;
+    const std::uint32_t before = next_use(block);
     while (next_use(block) <= step_) ++passed_[block];
-    if (resident) order_.insert({next_use(block), block});
+    if (order_.contains(block) && next_use(block) != before) order_.fall(block, worth(block));
   }
 
   const AccessLog future_;
   std::vector<std::vector<std::uint32_t>> uses_;  // by block: runs of a layer in which it is used, ascending
   std::vector<std::size_t> passed_;               // by block: of them, how many are through
   std::vector<std::uint32_t> seen_;               // by block: the run of a layer in which it was used last; kNever
-  std::set<std::pair<std::uint32_t, std::uint32_t>> order_;  // of what is resident: next use and block
+  WorthOrder<Worth> order_;                       // of what is resident
   std::optional<std::uint32_t> newcomer_;
   std::shared_ptr<Foresight> foresight_;
   std::uint32_t step_ = 0;

@@ -7,12 +7,12 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 
 #include "engine/base/check.hpp"
 #include "engine/base/recency_list.hpp"
 #include "engine/base/status.hpp"
+#include "engine/parts/weights/worth_order.hpp"
 
 namespace vitro {
 namespace {
@@ -53,31 +53,22 @@ class StepLru final : public Lru {
 
 class Lfu final : public Eviction {
  public:
-  explicit Lfu(std::uint32_t blocks) : uses_(blocks), last_(blocks) {}
-  void insert(std::uint32_t block) override { add(block, 1); }
-  void touch(std::uint32_t block) override {
-    order_.erase(key(block));
-    add(block, uses_[block] + 1);
+  explicit Lfu(std::uint32_t blocks) : uses_(blocks), order_(blocks) {}
+  void insert(std::uint32_t block) override {
+    uses_[block] = {1, ++now_};
+    order_.insert(block, uses_[block]);
   }
-  void erase(std::uint32_t block) override { order_.erase(key(block)); }
+  void touch(std::uint32_t block) override { uses_[block] = {uses_[block].first + 1, ++now_}; }
+  void erase(std::uint32_t block) override { order_.erase(block); }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
-    for (const auto& [uses, last, block] : order_) {
-      if (!held(block)) return block;
-    }
-    return std::nullopt;
+    return order_.least([this](std::uint32_t block) { return uses_[block]; }, held);
   }
+  void release() override { order_.release(); }
 
  private:
-  using Key = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>;
-  Key key(std::uint32_t block) const { return {uses_[block], last_[block], block}; }
-  void add(std::uint32_t block, std::uint64_t uses) {
-    uses_[block] = uses;
-    last_[block] = ++now_;
-    order_.insert(key(block));
-  }
-
-  std::vector<std::uint64_t> uses_, last_;
-  std::set<Key> order_;
+  using Uses = std::pair<std::uint64_t, std::uint64_t>;  // how many, and when the last one was
+  std::vector<Uses> uses_;
+  WorthOrder<Uses> order_;
   std::uint64_t now_ = 0;
 };
 
@@ -184,46 +175,40 @@ class None final : public Eviction {
 // now / kHalfLife does not change between uses, so the order stands.
 class Popularity final : public Eviction {
  public:
-  Popularity(std::uint32_t blocks, bool by_router) : worth_(blocks, -std::numeric_limits<double>::infinity()), by_router_(by_router) {}
+  Popularity(std::uint32_t blocks, bool by_router)
+      : worth_(blocks, -std::numeric_limits<double>::infinity()), order_(blocks), by_router_(by_router) {}
   void insert(std::uint32_t block) override {
     if (!by_router_) add(block, 1);
-    order_.insert({worth_[block], block});
+    order_.insert(block, worth_[block]);
   }
   void touch(std::uint32_t block) override {
-    if (!by_router_) weigh_resident(block, 1);
+    if (!by_router_) add(block, 1);
   }
-  void erase(std::uint32_t block) override { order_.erase({worth_[block], block}); }
+  void erase(std::uint32_t block) override { order_.erase(block); }
   void weigh(std::uint32_t block, float weight) override {
-    if (by_router_ && weight > 0) weigh_resident(block, weight);
+    if (by_router_ && weight > 0) add(block, weight);
   }
   // What a long text of so many uses per token would have left: a geometric sum of them.
   void expect(std::uint32_t block, double uses) override {
-    if (uses > 0) weigh_resident(block, uses / (1 - std::exp2(-1 / kHalfLife)));
+    if (uses > 0) add(block, uses / (1 - std::exp2(-1 / kHalfLife)));
   }
   std::optional<std::uint32_t> victim(const std::function<bool(std::uint32_t)>& held) override {
-    for (const auto& [worth, block] : order_) {
-      if (!held(block)) return block;
-    }
-    return std::nullopt;
+    return order_.least([this](std::uint32_t block) { return worth_[block]; }, held);
   }
+  void release() override { order_.release(); }
   std::vector<std::uint32_t> next_token() override {
     ++token_;
     return {};
   }
 
  private:
-  void weigh_resident(std::uint32_t block, double weight) {
-    const bool resident = order_.erase({worth_[block], block}) > 0;
-    add(block, weight);
-    if (resident) order_.insert({worth_[block], block});
-  }
   void add(std::uint32_t block, double weight) {
     const double now = std::log2(weight) + token_ / kHalfLife, before = worth_[block];
     worth_[block] = std::max(now, before) + std::log2(1 + std::exp2(std::min(now, before) - std::max(now, before)));
   }
 
   std::vector<double> worth_;  // by block, its logarithm
-  std::set<std::pair<double, std::uint32_t>> order_;  // of those that are resident
+  WorthOrder<double> order_;   // of those that are resident
   double token_ = 0;
   bool by_router_;
 };

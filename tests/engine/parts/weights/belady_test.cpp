@@ -51,6 +51,7 @@ std::uint64_t hits_of_steps_by(Eviction& rule, const AccessLog& steps, std::uint
       held.push_back(block);
     }
     rule.next_layer();
+    rule.release();
   }
   return hits;
 }
@@ -165,6 +166,7 @@ TEST(Belady, what_is_held_does_not_go) {
   rule->next_layer();
   rule->newcomer(2);
   EXPECT_EQ(rule->victim([](std::uint32_t block) { return block == 0; }), std::nullopt) << "1 comes before 2 does again";
+  rule->release();
   EXPECT_EQ(rule->victim(nothing_held), 0u);
 }
 

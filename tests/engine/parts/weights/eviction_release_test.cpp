@@ -13,7 +13,7 @@ namespace {
 // Rules may pass over what was held back until they hear that it is no longer. One of each pair hears it before each search.
 TEST(Eviction, the_victim_is_the_same_whether_or_not_a_rule_asks_again_about_what_is_held_back) {
   constexpr std::uint32_t kBlocks = 40;
-  for (const char* name : {"lru", "step_lru", "lfu", "arc", "window", "popularity"}) {
+  for (const char* name : {"lru", "step_lru", "lfu", "arc", "window", "popularity", "router"}) {
     Rng rng(11);
     const auto make = [&] { return make_eviction(name, {.blocks = kBlocks, .capacity = kBlocks / 2, .window = 3, .layers = 2}); };
     const auto rule = make(), asks_again = make();
@@ -43,6 +43,7 @@ TEST(Eviction, the_victim_is_the_same_whether_or_not_a_rule_asks_again_about_wha
           break;
         }
         default:
+          both([&](Eviction& e) { e.weigh(block, static_cast<float>(1 + i % 8)); });
           pinned |= bit;
           if ((resident & bit) != 0) {
             both([&](Eviction& e) { e.touch(block); });
