@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/machine/completion.hpp"
+#include "engine/machine/frame_pool.hpp"
 #include "engine/machine/task.hpp"
 #include "engine/ops/kernel_call.hpp"
 
@@ -16,7 +17,7 @@ enum class UnitId : std::uint16_t {};
 
 // Calls that run in order on one unit, for the price of one dispatch. Small operators are cheap and dispatches are not:
 // a wake-up costs microseconds on a real host.
-using Chain = std::vector<KernelCall>;
+using Chain = std::vector<KernelCall, PooledAllocator<KernelCall>>;
 
 // What a unit is, whatever its name. A core runs anything, the engine's own code and drivers among it; the others are accelerators.
 enum class UnitKind : std::uint8_t { core, npu, gpu };  // npu: neural accelerators of all makes

@@ -1,5 +1,5 @@
-// FramePool: memory of coroutine frames. A simulated token makes tens of thousands of coroutines of a few sizes, and the frame that the
-// next one needs was mostly given back just before.
+// FramePool: memory of coroutine frames and chains. A simulated token makes tens of thousands of coroutines of a few sizes, and the frame
+// that the next one needs was mostly given back just before.
 //
 // Each thread keeps what it frees, by size, up to a bound; a frame may end on another thread than it began on. Frames beyond kLargest come
 // from operator new. Where AddressSanitizer watches, all do, so that it sees a frame that is used after its end.
@@ -22,7 +22,7 @@ namespace vitro {
 
 class FramePool {
  public:
-  static constexpr std::size_t kStep = 64, kLargest = 2048;  // bytes
+  static constexpr std::size_t kStep = 64, kLargest = 4096;  // bytes
   static constexpr std::size_t kKept = 1024;                 // frames of one size and thread that wait to be used again
 
   static void* take(std::size_t bytes) {
@@ -94,6 +94,24 @@ class FramePool {
 struct PooledFrame {
   static void* operator new(std::size_t bytes) { return FramePool::take(bytes); }
   static void operator delete(void* frame, std::size_t bytes) noexcept { FramePool::give_back(frame, bytes); }
+};
+
+// For containers that are made and dropped as often, of up to FramePool::kLargest bytes: malloc keeps no cache for more than 1 KiB.
+template <class T>
+struct PooledAllocator {
+  using value_type = T;
+  PooledAllocator() = default;
+  template <class Other>
+  PooledAllocator(const PooledAllocator<Other>&) {}
+  T* allocate(std::size_t count) {
+    if (count > ~std::size_t{0} / sizeof(T)) throw std::bad_array_new_length();
+    return static_cast<T*>(FramePool::take(count * sizeof(T)));
+  }
+  void deallocate(T* items, std::size_t count) noexcept { FramePool::give_back(items, count * sizeof(T)); }
+  template <class Other>
+  bool operator==(const PooledAllocator<Other>&) const {
+    return true;
+  }
 };
 
 }  // namespace vitro

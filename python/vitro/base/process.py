@@ -19,8 +19,8 @@ from ..errors import ConfigError, Lost, Overtime, RunError
 from . import nursery
 
 # A simulation walks over tables of millions of neurons and makes a hundred thousand small objects per token: huge pages, and a cache
-# that holds what a layer frees at once (docs/design/sim-speed.md).
-MALLOC_TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000:glibc.malloc.tcache_max=16384"
+# that holds what a layer frees at once (docs/design/sim-speed.md). The C library caches no objects above 1 KiB, whatever is asked.
+MALLOC_TUNABLES = "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=2000"
 
 _interrupted = threading.Event()
 

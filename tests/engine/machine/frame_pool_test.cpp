@@ -49,6 +49,21 @@ TEST(FramePool, keeps_a_bounded_number_and_none_that_is_large) {
   });
 }
 
+TEST(FramePool, a_container_may_keep_its_items_in_it) {
+  apart([] {
+    using Numbers = std::vector<int, PooledAllocator<int>>;
+    Numbers numbers(75, 7);
+    const Numbers copy = numbers;
+    EXPECT_EQ(FramePool::kept(300), 0u);
+    const int* const place = numbers.data();
+    numbers = Numbers();
+    EXPECT_EQ(FramePool::kept(300), 1u);
+    EXPECT_EQ(Numbers(75).data(), place);
+    EXPECT_EQ(copy, Numbers(75, 7));
+    EXPECT_THROW(PooledAllocator<int>().allocate(~std::size_t{0} / 2), std::bad_array_new_length);
+  });
+}
+
 TEST(FramePool, a_frame_may_end_on_another_thread) {
   apart([] {
     void* const frame = FramePool::take(128);
