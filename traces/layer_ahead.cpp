@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include <system_error>
 #include <utility>
 
 namespace vitro {
@@ -36,7 +37,11 @@ void LayerAhead::enter(const KernelCall& call, std::uint32_t experts) {
     next_ = Step{next->layer, rows, {}, experts};
     if (call.is<ops::Route>()) next_->router = call.get<ops::Route>();
     for (SeqPos& row : next_->rows) row.position += next->in_next_step ? 1 : 0;
-    if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    try {
+      if (!thread_.joinable()) thread_ = std::thread([this] { work(); });
+    } catch (const std::system_error&) {  // no thread is to be had: whoever asks draws
+      given_up_ = true;
+    }
   }
   posted_.notify_one();
 }

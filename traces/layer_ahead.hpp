@@ -61,7 +61,7 @@ class LayerAhead {
   LayerOrder order_;
   std::optional<Step> next_;
   bool stop_ = false;      // as soon as it can
-  bool given_up_ = false;  // by draw_
+  bool given_up_ = false;  // nothing more is drawn
   std::thread thread_;
 };
 
