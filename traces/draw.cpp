@@ -29,7 +29,7 @@ std::uint32_t last_dimension(const KernelCall& call, std::string_view what) {
 IndexList asked_of(const Bits& bits, const KernelCall& call, std::uint32_t neurons) {
   if (call.rows == nullptr) {
     const auto [first, end] = slice_range(call);
-    return std::make_shared<std::vector<std::uint32_t>>(numbers(bits, first, std::min(end, neurons)));
+    return std::make_shared<std::vector<std::uint32_t>>(indices(bits, first, std::min(end, neurons)));
   }
   // Without branches: which of the rows fire is as good as random.
   auto ids = std::make_shared<std::vector<std::uint32_t>>(call.rows->size());

@@ -33,7 +33,11 @@ class DrawFunction final : public Function {
   std::vector<double> expert_popularity(std::int16_t layer, std::uint32_t experts) const {
     return experts_.popularity(layer, experts);
   }
-  KeptDraws::Ahead ahead() { return kept_.ahead(); }
+  // Of what was entered so far, all drawn.
+  KeptDraws::Ahead ahead() {
+    ahead_.settle();
+    return kept_.ahead();
+  }
 
  private:
   // For neurons: what the next layer will be asked, too.

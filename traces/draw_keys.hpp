@@ -28,7 +28,7 @@ enum Purpose : std::uint64_t {
   kForesight,
 };
 
-inline std::uint64_t word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
+inline std::uint64_t key_word(std::int16_t value) { return static_cast<std::uint16_t>(value); }
 
 // Items in an order that is itself drawn: popular neurons are scattered over a layer.
 inline void shuffle(std::vector<std::uint32_t>& items, std::uint64_t key) {

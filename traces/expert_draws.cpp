@@ -13,7 +13,7 @@ namespace vitro {
 
 std::vector<double> ExpertDraws::popularity(std::int16_t layer, std::uint32_t experts) const {
   std::vector<std::uint32_t> order = up_to(experts);
-  shuffle(order, mix(seed_, {kExpertRank, word(layer)}));
+  shuffle(order, mix(seed_, {kExpertRank, key_word(layer)}));
   std::vector<double> out(experts);
   double sum = 0;
   for (std::uint32_t rank = 0; rank < experts; ++rank) sum += out[order[rank]] = std::pow(rank + 1.0, -profile_.expert_skew);
@@ -37,7 +37,7 @@ std::vector<ExpertChoice> ExpertDraws::choices(const Router& router, std::span<c
   const std::vector<double> popular = popularity(router.layer, experts);
   std::vector<ExpertChoice> out;
   for (const SeqPos at : rows) {
-    const std::uint64_t stream = mix(seed_, {kExpert, word(router.layer), at.sequence});
+    const std::uint64_t stream = mix(seed_, {kExpert, key_word(router.layer), at.sequence});
     std::vector<std::pair<double, std::uint32_t>> scores;
     for (std::uint32_t e = 0; e < experts; ++e) {
       const double u = 1 - to_unit(draw(stream, e, at));  // in (0, 1]

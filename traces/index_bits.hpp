@@ -9,7 +9,7 @@ namespace vitro {
 
 using Bits = std::vector<std::uint64_t>;
 
-inline void set(Bits& bits, std::uint32_t number) { bits[number / 64] |= std::uint64_t{1} << number % 64; }
+inline void set_bit(Bits& bits, std::uint32_t number) { bits[number / 64] |= std::uint64_t{1} << number % 64; }
 
 // Calls `each` with the numbers of the bits in [first, end), ascending. Requires: there are so many.
 template <class Each>
@@ -22,7 +22,7 @@ void for_bits(const Bits& bits, std::uint32_t first, std::uint32_t end, Each eac
   }
 }
 
-inline std::vector<std::uint32_t> numbers(const Bits& bits, std::uint32_t first, std::uint32_t end) {
+inline std::vector<std::uint32_t> indices(const Bits& bits, std::uint32_t first, std::uint32_t end) {
   std::size_t most = 0;
   for (std::uint32_t w = first / 64; 64 * w < end; ++w) most += static_cast<std::size_t>(std::popcount(bits[w]));
   std::vector<std::uint32_t> out(most);

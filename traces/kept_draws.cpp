@@ -12,7 +12,7 @@ KeptDraws::KeptDraws() : places_(kMost + kPlaces - 1) {}
 
 KeptDraws::Place* KeptDraws::places(const NeuronKey& key) {
   return places_.data() +
-         mix(key.neurons, {word(key.layer), word(key.expert), key.at.sequence, key.at.position, key.guess ? 1u : 0u}) % kMost;
+         mix(key.neurons, {key_word(key.layer), key_word(key.expert), key.at.sequence, key.at.position, key.guess ? 1u : 0u}) % kMost;
 }
 
 IndexBits KeptDraws::find(const NeuronKey& key, By who) {

@@ -46,6 +46,11 @@ void LayerAhead::enter(const KernelCall& call, std::uint32_t experts) {
   posted_.notify_one();
 }
 
+void LayerAhead::settle() {
+  std::unique_lock lock(mutex_);
+  settled_.wait(lock, [this] { return given_up_ || (!next_ && !drawing_); });
+}
+
 void LayerAhead::work() {
   const sched_param unused{};
   pthread_setschedparam(pthread_self(), SCHED_IDLE, &unused);  // refused: it draws at the usual priority
@@ -54,13 +59,14 @@ void LayerAhead::work() {
     posted_.wait(lock, [this] { return stop_ || next_; });
     if (stop_) return;
     const Step step = *std::exchange(next_, std::nullopt);
+    drawing_ = true;
     lock.unlock();
     const bool goes_on = draw_(step);
     lock.lock();
-    if (!goes_on) {
-      given_up_ = true;
-      return;
-    }
+    drawing_ = false;
+    given_up_ = !goes_on;
+    settled_.notify_all();
+    if (given_up_) return;
   }
 }
 

@@ -51,15 +51,18 @@ class LayerAhead {
   // A call asks for experts, or for neurons of an FFN without them. If its rows decode, the next layer will have the same ones, each one
   // position further if its turn comes in the next step. A layer that the thread has not begun with is forgotten.
   void enter(const KernelCall& call, std::uint32_t experts);
+  // Waits until all that was entered is drawn or given up. A simulation never does: tests do, which do not go by time.
+  void settle();
 
  private:
   void work();
 
   const std::function<bool(const Step&)> draw_;
   std::mutex mutex_;
-  std::condition_variable posted_;
+  std::condition_variable posted_, settled_;
   LayerOrder order_;
   std::optional<Step> next_;
+  bool drawing_ = false;
   bool stop_ = false;      // as soon as it can
   bool given_up_ = false;  // nothing more is drawn
   std::thread thread_;

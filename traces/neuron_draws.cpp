@@ -27,7 +27,7 @@ struct NeuronDraws::Ffn {
   Bits by_neuron(Bits ranks) const {
     if (neurons.empty()) return ranks;
     Bits out(ranks.size());
-    for_bits(ranks, 0, static_cast<std::uint32_t>(neurons.size()), [&](std::uint32_t rank) { set(out, neurons[rank]); });
+    for_bits(ranks, 0, static_cast<std::uint32_t>(neurons.size()), [&](std::uint32_t rank) { set_bit(out, neurons[rank]); });
     return out;
   }
 };
@@ -61,10 +61,10 @@ std::vector<std::uint32_t> NeuronDraws::neurons_by_rank(std::int16_t layer, std:
   const bool tasks = !profile_.task.empty() && profile_.task_share > 0;
   if (profile_.ordered && !tasks) return {};
   std::vector<std::uint32_t> order = up_to(neurons);
-  if (!profile_.ordered) shuffle(order, mix(seed_, {kNeuronRank, word(layer), word(expert)}));
+  if (!profile_.ordered) shuffle(order, mix(seed_, {kNeuronRank, key_word(layer), key_word(expert)}));
   if (!tasks) return order;
   // Neurons that speak to the task exchange ranks among themselves.
-  const std::uint64_t chosen = mix(seed_, {kTask, word(layer), word(expert)});
+  const std::uint64_t chosen = mix(seed_, {kTask, key_word(layer), key_word(expert)});
   std::vector<std::uint32_t> ranks, members;
   for (std::uint32_t rank = 0; rank < neurons; ++rank) {
     if (to_unit(mix(chosen, {order[rank]})) >= profile_.task_share) continue;
@@ -81,7 +81,7 @@ std::vector<std::uint32_t> NeuronDraws::neurons_by_rank(std::int16_t layer, std:
 // A draw of the standard normal distribution (Box and Muller). Layer -1: all layers together.
 double NeuronDraws::normal(std::int16_t layer, SeqPos at) const {
   const std::uint64_t own =
-      layer < 0 ? mix(seed_, {kActivity, at.sequence, at.position}) : mix(seed_, {kActivity, at.sequence, at.position, word(layer)});
+      layer < 0 ? mix(seed_, {kActivity, at.sequence, at.position}) : mix(seed_, {kActivity, at.sequence, at.position, key_word(layer)});
   const double radius = std::sqrt(-2 * std::log(1 - to_unit(own))), angle = to_unit(scramble(own));
   return radius * std::cos(2 * std::numbers::pi * angle);
 }
@@ -115,7 +115,7 @@ std::vector<double> NeuronDraws::probability(std::int16_t layer, std::int16_t ex
 }
 
 std::uint64_t NeuronDraws::stream(std::uint64_t purpose, const NeuronKey& key) const {
-  return mix(seed_, {purpose, word(key.layer), word(key.expert), key.at.sequence});
+  return mix(seed_, {purpose, key_word(key.layer), key_word(key.expert), key.at.sequence});
 }
 
 Bits NeuronDraws::run(const Ffn& ffn, const FiringProcess& process, std::uint64_t stream, const NeuronKey& key,
@@ -137,7 +137,7 @@ Bits NeuronDraws::guesses(const NeuronKey& key, const Bits& fires, StretchTable&
     std::ranges::fill(out, 0);
     const std::uint64_t misses = draw_of(stream(kMiss, key), key.at.position);
     for_bits(fires, 0, key.neurons, [&](std::uint32_t neuron) {
-      if (to_unit(draw_of(misses, neuron)) < recall) set(out, neuron);
+      if (to_unit(draw_of(misses, neuron)) < recall) set_bit(out, neuron);
     });
   }
   const Bits alarms = run(*known, known->firing->alarms, stream(kAlarm, key), key, stretches);

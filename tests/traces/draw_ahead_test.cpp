@@ -1,8 +1,7 @@
 // Batches whose neurons DrawFunction draws a layer ahead.
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
+#include <algorithm>
 
 #include "draw_calls.hpp"
 
@@ -51,20 +50,22 @@ class DrawnAhead : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Ffn, DrawnAhead, testing::Bool(),
                          [](const auto& info) { return std::string(info.param ? "with_experts" : "without"); });
 
-// The thread gets the time that it needs, some milliseconds as a rule. Where it never does, the test hangs, and its time limit ends it.
 TEST_P(DrawnAhead, answers_are_found_and_equal_those_of_single_rows) {
   DrawProfile profile = skewed();
   profile.predictor = {0.9, 0.8};
   profile.activity_spread = 0.2;
   DrawFunction ahead(profile, 42);
-  for (std::uint32_t position = 0; position < 10 || ahead.ahead().found < 100; ++position) {
+  for (std::uint32_t position = 0; position < 10; ++position) {
     for (std::int16_t layer = 0; layer < kLayers; ++layer) {
+      ahead.ahead();
       const std::vector<Ids> got = ask(ahead, GetParam(), layer, rows_at(position));
       DrawFunction alone(profile, 42);
       ASSERT_EQ(got, ask(alone, GetParam(), layer, rows_at(position))) << "layer " << layer << " position " << position;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  const KeptDraws::Ahead counts = ahead.ahead();
+  EXPECT_GT(counts.kept, 500u);
+  EXPECT_GT(counts.found, counts.kept / 2);
 }
 
 TEST(DrawAhead, nothing_is_for_single_sequences) {
@@ -78,16 +79,15 @@ TEST(DrawAhead, nothing_is_for_single_sequences) {
 // No layer asks for what the one before it did: a position is jumped over.
 TEST(DrawAhead, drawing_in_vain_comes_to_an_end) {
   DrawFunction function(skewed(), 1);
-  const std::uint64_t of_a_step = LayerAhead::kLeastRows, enough = of_a_step + 64;
-  std::uint32_t position = 0;
-  const auto next_step = [&] {
-    for (std::int16_t layer = 0; layer < 2; ++layer) ask(function, false, layer, rows_at(position += 100));
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  };
-  while (function.ahead().kept <= enough) next_step();
-  for (int more = 0; more < 50; ++more) next_step();
-  EXPECT_EQ(function.ahead().found, 0u);
-  EXPECT_LE(function.ahead().kept, enough + of_a_step);
+  const std::uint64_t of_a_layer = LayerAhead::kLeastRows, enough = of_a_layer + 64;
+  for (std::uint32_t round = 0; round < 100; ++round) {
+    function.ahead();
+    ask(function, false, static_cast<std::int16_t>(round % 2), rows_at(100 * round));
+  }
+  const KeptDraws::Ahead counts = function.ahead();
+  EXPECT_EQ(counts.found, 0u);
+  EXPECT_GT(counts.kept, enough);
+  EXPECT_LE(counts.kept, enough + of_a_layer);
 }
 
 }  // namespace

@@ -9,9 +9,9 @@
 
 namespace vitro {
 
-// A heap of what blocks were worth when they were last looked at, which is at most what they are worth now. So a block whose worth rises
-// costs nothing here: only what comes to the top is compared with its present worth, and goes down again if that has risen. Worths are
-// compared with <; of equals the lower number comes first. Deterministic.
+// A lazy min-heap: it has what blocks were worth when they were last looked at, which is at most what they are worth now. So a block whose
+// worth rises costs nothing here: only what comes to the top is compared with its present worth, and goes down again if that has risen.
+// Worths are compared with <; of equals the lower number comes first. Deterministic.
 template <class Worth>
 class WorthOrder {
  public:
